@@ -3,6 +3,7 @@
 from contextlib import nullcontext
 from typing import Any
 
+import odd_families
 import pytest
 import tiny
 import torch
@@ -129,6 +130,32 @@ def test_each_row_is_as_with_its_artifact_alone(family: str, padding: str) -> No
         compared(model, out, alone, mask if not model.config.is_encoder_decoder else None)
 
 
+@torch.no_grad()
+@pytest.mark.parametrize("rows", [["a", "b"], ["b", "a"]], ids=str)
+@pytest.mark.parametrize(
+    ("other", "arm"),
+    [
+        ("lora:rank=2,gain=true", "bias+lora:rank=2,gain=true"),
+        ("lora:rank=2,gain=true", "lora:rank=2,sites=path:*.c_attn+lora:rank=2,gain=true"),
+        ("adapter:bottleneck=4,sites=ffn.out", "bias+adapter:bottleneck=4,sites=ffn.out"),
+    ],
+)
+def test_deltas_of_a_map_act_in_their_row_s_order_by_whatever_name_each_calls_it(
+    other: str, arm: str, rows: list[str]
+) -> None:
+    model = tiny.make("gpt2")
+    members = {
+        name: tiny.away(model, method, seed) for seed, (name, method) in enumerate({"a": other, "b": arm}.items())
+    }
+    ids = tiny.ids(2)
+    with ts.attach(model, ts.Bank(members)):
+        together = model(ids, rows=rows).logits
+    for index, name in enumerate(rows):
+        with ts.attach(model, *members[name]):
+            alone = model(ids[index : index + 1]).logits
+        torch.testing.assert_close(together[index : index + 1], alone, rtol=0, atol=1e-12)
+
+
 def test_a_delta_at_an_expert_is_refused_which_sees_some_tokens_and_not_whose_they_are() -> None:
     widths = {"vocab_size": tiny.VOCAB, "d_model": 16, "d_kv": 4, "d_ff": 16, "num_heads": 4, "num_experts": 2}
     layers = {"num_layers": 2, "num_decoder_layers": 2, "num_sparse_encoder_layers": 1, "num_sparse_decoder_layers": 1}
@@ -194,6 +221,17 @@ def test_a_head_that_takes_a_map_s_weights_and_does_not_call_it_has_no_bias_by_r
     refused = pytest.raises(ts.UserError, match=r"'head:cls\.predictions\.bias', which is no bias that a row can have")
     with ts.attach(model, bank), refused:
         model(torch.tensor([[3, 4]]), rows=["a"])
+
+
+@torch.no_grad()
+def test_a_map_whose_bias_is_taken_without_a_call_has_no_bias_by_row() -> None:
+    """Jamba's `dt_proj`, whose bias is added within the scan."""
+    config = odd_families.jamba()
+    config.mamba_conv_bias = False  # which is no map's, and refused by itself
+    model = tiny.build(tf.AutoModelForCausalLM, config)
+    bank = ts.Bank({"a": tiny.away(model, "bias", 0)})
+    with ts.attach(model, bank), pytest.raises(ts.UserError, match=r"dt_proj\.bias', which is no bias that a row can"):
+        model(tiny.ids(), rows=["a", "a"])
 
 
 @pytest.mark.parametrize("family", ["longformer", "led", "xlnet"])

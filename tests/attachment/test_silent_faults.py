@@ -151,6 +151,55 @@ def test_a_write_through_data_is_seen_while_it_is_tuned(method):
 
 
 @torch.no_grad()
+@pytest.mark.parametrize("method", [ts.Bias(), ts.Full(only=("*ln*",)), ts.Full(), ts.LoRA(rank=2)], ids=str)
+def test_a_write_through_data_is_seen_where_nothing_is_tuned(method):
+    """torch's own `vector_to_parameters` writes so, and so do averages of weights."""
+    model = tiny.make("gpt2")
+    with ts.attach(model, method) as tuned:
+        before = model(IDS).logits
+        vector = nn.utils.parameters_to_vector(tuned.parameters())
+        drawn = torch.randn(vector.shape, generator=torch.Generator().manual_seed(0), dtype=vector.dtype)
+        nn.utils.vector_to_parameters(vector + 0.1 * drawn, tuned.parameters())
+        written, artifacts = model(IDS).logits, tuned.artifacts
+        for _ in range(2):
+            assert torch.equal(model(IDS).logits, written)
+    assert (written - before).abs().max() > 1e-3
+    with ts.attach(model, *artifacts):
+        torch.testing.assert_close(model(IDS).logits, written, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("family", ["gpt2", "llama", "t5"])
+def test_full_tuning_learns_from_the_words_of_a_text_in_front(family):
+    """The oracle is full tuning on the same words in the row, and finite differences of their embeddings."""
+    model = tiny.make(family)
+    decodes = {"decoder_input_ids": IDS} if family == "t5" else {}
+    table = {"gpt2": "wte.weight", "llama": "embed_tokens.weight", "t5": "shared.weight"}[family]
+
+    def loss(ids):
+        with tiny.Float64():
+            return model(input_ids=ids, **decodes).logits[:, -1].square().sum()
+
+    with ts.attach(model, ts.Full()) as tuned:
+        tuned.train()
+        loss(torch.cat([torch.tensor([FRONT] * 2), IDS], 1)).backward()
+        wanted = {name.partition(".")[2]: leaf.grad for name, leaf in tuned.named_parameters().items()}
+    with ts.attach(model, text(), ts.Full()) as tuned:
+        tuned.train()
+        leaves = {name.partition(".")[2]: leaf for name, leaf in tuned.named_parameters().items()}
+        loss(IDS).backward()
+        with torch.no_grad():
+            step, sides = 1e-5, []
+            for change in (step, -2 * step):
+                leaves[table][FRONT[0], 0] += change
+                sides.append(loss(IDS))
+    for name, leaf in leaves.items():
+        torch.testing.assert_close(leaf.grad, wanted[name], rtol=0, atol=1e-10)
+    slope = (sides[0] - sides[1]) / (2 * step)
+    assert slope.abs() > 1e-3
+    torch.testing.assert_close(leaves[table].grad[FRONT[0], 0], slope, rtol=1e-5, atol=1e-7)
+
+
+@torch.no_grad()
 @pytest.mark.parametrize("in_bank", [False, True])
 def test_keys_made_under_autocast_stay_there(in_bank):
     model = tiny.make("llama", dtype=torch.float32)

@@ -11,6 +11,7 @@ import tiny
 import torch
 import transformers
 from safetensors.torch import load_file
+from zoo import zoo
 
 import tunescope as ts
 from tunescope.attachment.initial_artifacts import initialised
@@ -590,6 +591,20 @@ def test_biases_that_are_tied_are_written_at_each_of_their_places(tmp_path: Path
         got = model(input_ids=ids).logits
     with torch.no_grad():
         torch.testing.assert_close(got, theirs(input_ids=ids).logits, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize(
+    ("family", "name"),
+    [("deberta", "encoder.layer.0.attention.self.q_bias"), ("gpt_oss", "layers.0.mlp.experts.gate_")],
+)
+def test_biases_that_peft_does_not_save_are_refused_in_words(family: str, name: str, tmp_path: Path) -> None:
+    model = zoo(family)
+    artifacts = tiny.away(model, "lora:rank=2,sites=all-linear+bias", 1)
+    with pytest.raises(
+        ts.UserError, match=rf"Bias\(\) changes '{name}.*whole parameters that are called weight or bias"
+    ):
+        convert.export(tmp_path / "out", artifacts, to="peft", model=model)
+    assert not (tmp_path / "out").exists()
 
 
 def test_lora_of_a_decoder_without_its_head_is_loaded_by_peft_as_such(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import torch
 from reference import models, unified
 from reference.bart import bart
 from torch import Tensor, nn
+from zoo import zoo
 
 import tunescope as ts
 from tunescope.attachment.attention.context import Extra
@@ -189,6 +190,33 @@ def test_bitfit_is_every_bias_changed_and_nothing_else(family: str) -> None:
         with ts.attach(model, artifact):
             got = tiny.output(model, tiny.batch(model))
     assert torch.equal(got, expected)
+
+
+@pytest.mark.parametrize(
+    ("family", "named"),
+    [
+        ("deberta", {"bias", "q_bias", "v_bias"}),
+        ("gpt_oss", {"bias", "gate_up_proj_bias", "down_proj_bias"}),
+        ("mamba2", {"bias", "dt_bias"}),
+        ("t5", set()),  # relative_attention_bias.weight is a table
+        ("ernie4_5_moe", set()),  # e_score_correction_bias only chooses experts
+    ],
+)
+def test_biases_by_other_names_are_biases_and_are_trained(family: str, named: set[str]) -> None:
+    model = tiny.make(family) if family == "t5" else zoo(family)
+    own = {name for name, _ in model.base_model.named_parameters() if name.rpartition(".")[2] in named}
+    if not named:
+        with pytest.raises(ts.UserError, match="has no such parameter to change"):
+            ts.attach(model, ts.Bias())
+        return
+    with ts.attach(model, ts.Bias()) as tuned:
+        leaves = {name.partition(".")[2]: leaf for name, leaf in tuned.train().named_parameters().items()}
+        assert {name for name in leaves if not name.startswith("head:")} == own
+        out = tiny.output(model, {"input_ids": tiny.ids()})
+        (out * torch.randn(out.shape, generator=torch.Generator().manual_seed(5), dtype=out.dtype)).sum().backward()
+    assert {name.rpartition(".")[2] for name in own} == named
+    still = [name for name, leaf in leaves.items() if leaf.grad is None or not leaf.grad.any()]
+    assert not [name for name in still if name.rpartition(".")[2] != "bias"], still
 
 
 @pytest.mark.parametrize("family", ["gpt2", "bert", "t5", "bart", "llama"])

@@ -47,6 +47,16 @@ def embedder(model: PreTrainedModel) -> Callable[[Tensor], Tensor]:
     return embed
 
 
+def tuned_embedder(model: PreTrainedModel) -> Callable[[Tensor], Tensor]:
+    """The same with gradients, where the table that stands in the model is being tuned."""
+    table, fixed = anatomy(model).table, embedder(model)
+
+    def embed(ids: Tensor) -> Tensor:
+        return called(table, ids.to(table.weight.device)) if table.weight.requires_grad else fixed(ids)
+
+    return embed
+
+
 def projector(model: PreTrainedModel) -> Project:
     """module name, (n, width) -> key (kv_heads, n, d_key) and value (kv_heads, n, d_value), by the maps in force."""
 
@@ -103,7 +113,7 @@ def extras_of(
                 extras[name] += (Extra(key, value, at, spec.infix),)
             used += spec.reach(n_keys)
         elif isinstance(spec, TokenContext):
-            rows = spec.embeddings(artifact.tensors, embedder(model))
+            rows = spec.embeddings(artifact.tensors, tuned_embedder(model))
             at = torch.arange(used, used + len(rows), device=device)
             for name, (key, value) in run_tokens(model, rows, used, extras, places).items():
                 extras[name] += (Extra(key, value, at),)

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from tunescope.attachment.attention.context import Told
 from tunescope.attachment.attention.function import NAME, STATE, LayerState
 from tunescope.attachment.attention.reach import reached, switched
-from tunescope.attachment.context_keys import check_in_force, embedder, extras_of
+from tunescope.attachment.context_keys import check_in_force, extras_of, tuned_embedder
 from tunescope.attachment.embeddings import embeddings_joined
 from tunescope.attachment.guards.changes import Watch
 from tunescope.attachment.guards.compiled import uncompiled
@@ -211,4 +211,4 @@ def refuse_reentrant(model: PreTrainedModel) -> None:
 def token_rows(model: PreTrainedModel, contexts: Sequence[tuple[TokenContext, Params]]) -> Tensor:
     """(n, width), the embeddings of all token contexts, one after the other, where the model's inputs are."""
     device = anatomy(model).device  # not that of the tensors, where the model was moved since
-    return torch.cat([spec.embeddings(tensors, embedder(model)).to(device) for spec, tensors in contexts])
+    return torch.cat([spec.embeddings(tensors, tuned_embedder(model)).to(device) for spec, tensors in contexts])

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
+from tunescope.attachment.guards.changes import Watch
 from tunescope.attachment.guards.compiled import uncompiled
 from tunescope.attachment.site_hooks import are_tuned
 from tunescope.methods.artifact import Params, PatchDelta
-from tunescope.models.anatomy import anatomy
+from tunescope.models.anatomy import anatomy, argument_names
 from tunescope.models.fingerprint import ORIGINALS, REGISTERED
+from tunescope.models.positions import seen_by
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -56,7 +58,8 @@ class Patched:
         at = {name: self._places[name][0] for name in touched}
         self.base: dict[str, Any] = {name: module._parameters[attribute] for name, (module, attribute) in at.items()}
         self._inside: list[nn.Module] = []
-        self._made: object = None
+        self._watch = Watch(None)
+        self._made: int | None = None
 
     def put(self, values: Mapping[str, Any]) -> None:
         for name, value in values.items():
@@ -69,15 +72,26 @@ class Patched:
         with torch.no_grad():
             self.put(self._values())
 
-    def enter(self, module: nn.Module, _args: object) -> None:
+    def enter(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if module in self._inside:  # an interrupt cut its last call short, for which torch calls no hook
             self._inside.clear()
         self._inside.append(module)
-        versions = tuple(value._version for _, tensors in self.changes for value in tensors.values())
-        made = None if are_tuned(*(tensors for _, tensors in self.changes)) else versions
-        if len(self._inside) == 1 and (made is None or made != self._made):
-            self.put(self._values())
-            self._made = made
+        if len(self._inside) == 1:
+            begins = not seen_by(dict(zip(argument_names(module), args, strict=False)) | kwargs)
+            made = self._state(begins=begins)
+            if made is None or made != self._made:
+                self.put(self._values())
+                self._made = made
+
+    def _state(self, *, begins: bool) -> int | None:
+        """Another after any change of the tensors; None while they are tuned.
+
+        begins: a text does, so that what was written through `.data` is looked for.
+        """
+        if are_tuned(*(tensors for _, tensors in self.changes)):
+            return None
+        held = [value for _, tensors in self.changes for value in tensors.values()]
+        return self._watch.trace(held, begins=begins)
 
     def leave(self, module: nn.Module, _args: object, _output: object) -> None:
         if module in self._inside:
@@ -120,7 +134,7 @@ def patched(model: PreTrainedModel, changes: list[tuple[PatchDelta, Params]]) ->
         model.base_model.__dict__[ORIGINALS] = stands.base
         stands.anew()
         for module in dict.fromkeys([model, model.base_model, *anatomy(model).entries.values()]):
-            handles.append(module.register_forward_pre_hook(uncompiled(stands.enter)))
+            handles.append(module.register_forward_pre_hook(uncompiled(stands.enter), with_kwargs=True))
             handles.append(module.register_forward_hook(uncompiled(stands.leave), always_call=True))
         yield stands
     finally:

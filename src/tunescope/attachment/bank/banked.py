@@ -14,7 +14,7 @@ from tunescope.attachment.attention.function import STATE
 from tunescope.attachment.attention.reach import reached, switched
 from tunescope.attachment.bank.bank import Bank, Entry
 from tunescope.attachment.bank.batch import Batch, deltas_of, embeddings_of, keys_of
-from tunescope.attachment.bank.biases import called_maps
+from tunescope.attachment.bank.biases import uncalled_maps
 from tunescope.attachment.bank.hot import Hot
 from tunescope.attachment.bank.rowwise import Rowwise
 from tunescope.attachment.bank.turns import Turns
@@ -78,7 +78,7 @@ class Banked(Held):
         with suppress(UserError):  # of who asks for a site, when somebody does
             check_readable(model)
             sites_of(model)  # looked for while nothing is attached
-            called_maps(model)
+            uncalled_maps(model)
         self._enter_or_leave()
 
     def _enter(self) -> None:

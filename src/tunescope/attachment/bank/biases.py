@@ -11,7 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from tunescope.attachment.attention.reach import resting
-from tunescope.attachment.attention.trial_inputs import trial_inputs
+from tunescope.attachment.attention.trial_inputs import trial_inputs, tried
+from tunescope.attachment.guards.mamba_kernels import unfused
 from tunescope.attachment.site_hooks import SiteUse
 from tunescope.attachment.weights import named_parameters
 from tunescope.errors import UserError
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 
-_CALLED: weakref.WeakKeyDictionary[nn.Module, weakref.WeakSet[nn.Module]] = weakref.WeakKeyDictionary()
+_UNCALLED: weakref.WeakKeyDictionary[nn.Module, weakref.WeakSet[nn.Module]] = weakref.WeakKeyDictionary()
 
 
 @dataclass(frozen=True)
@@ -48,11 +49,10 @@ def bias_uses(model: PreTrainedModel, name: str, artifacts: Sequence[Artifact]) 
     for artifact in changes:
         assert isinstance(artifact.spec, PatchDelta)
         for parameter, change in artifact.spec.patch(artifact.tensors).items():
-            adding = [
+            adding = [  # a masked model's head holds the bias of its map too, and adds none
                 module for module, attribute in places[parameter] if attribute == "bias" and _adds_its_bias(module)
             ]
-            shared = len(places[parameter]) > 1  # a masked model's head holds the bias of its map too, and adds none
-            if len(adding) != 1 or (shared and adding[0] not in called_maps(model)):
+            if len(adding) != 1 or adding[0] in uncalled_maps(model):
                 raise UserError(
                     f"Bank: {name!r} changes {parameter!r}, which is no bias that a row can have to itself: merge it."
                 )
@@ -61,24 +61,34 @@ def bias_uses(model: PreTrainedModel, name: str, artifacts: Sequence[Artifact]) 
     return uses
 
 
-def called_maps(model: PreTrainedModel) -> set[nn.Module]:
-    """Of the maps whose bias stands elsewhere too those that are called: MobileBERT takes its head's weights alone.
+def uncalled_maps(model: PreTrainedModel) -> set[nn.Module]:
+    """Maps whose bias something else takes, as Jamba takes that of its steps and MobileBERT its head's.
 
-    Found once for a model, by a pass over a short text; a bank asks for them before anything is attached.
+    They are not called, though the module that holds them is, or though their bias stands elsewhere too. Found once for
+    a model, by a pass over a short text; a bank asks for them before anything is attached. Raises UserError where the
+    family's own code fails.
     """
-    if model not in _CALLED:
-        tied = [places for places in named_parameters(model).values() if len(places) > 1]
-        maps = {module for places in tied for module, name in places if name == "bias" and _adds_its_bias(module)}
-        _CALLED[model] = found = weakref.WeakSet[nn.Module]()
-        handles = [module.register_forward_hook(lambda module, *_: found.add(module)) for module in maps]
+    if model not in _UNCALLED:
+        tied = {
+            module: len(places) > 1
+            for places in named_parameters(model).values()
+            for module, attribute in places
+            if attribute == "bias" and _adds_its_bias(module)
+        }
+        holders = {module: holder for holder in model.modules() for module in holder.children() if module in tied}
+        called = set[nn.Module]()
+        watched = {*tied, *holders.values()}
+        handles = [module.register_forward_hook(lambda module, *_: called.add(module)) for module in watched]
         try:
-            if maps:
-                with resting(model), torch.no_grad():
+            if tied:
+                with tried(model, "run to see which maps it calls"), unfused(model), resting(model), torch.no_grad():
                     model(**trial_inputs(model))
         finally:
             for handle in handles:
                 handle.remove()
-    return set(_CALLED[model])
+        found = (one for one in tied if one not in called and (tied[one] or holders[one] in called))
+        _UNCALLED[model] = weakref.WeakSet(found)
+    return set(_UNCALLED[model])
 
 
 def _adds_its_bias(module: nn.Module) -> bool:

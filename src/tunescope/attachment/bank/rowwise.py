@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields, replace
 from typing import NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from tunescope.attachment.site_hooks import SiteUse
 from tunescope.errors import UserError
@@ -52,7 +52,7 @@ class Rowwise:
 
 
 class _Place(NamedTuple):
-    """Where deltas of several rows can go together: the how-manieth of its row at the site, the site, the method."""
+    """Where deltas of several rows can go together: the how-manieth of its row to change it, the site, the method."""
 
     turn: int
     site: str
@@ -64,15 +64,18 @@ def rowwise(
 ) -> list[SiteUse[Rowwise]]:
     """The deltas of all members as deltas of the batch, in the order in which each row's own act.
 
+    That is an order at what is changed: a map has several names, as a site, by its path and by its bias.
+
     members: for each, the rows that take it, and its deltas at their sites.
     """
     places: dict[_Place, list[_Use]] = {}
     for rows, uses in members:
-        turns: Counter[str] = Counter()
+        turns: Counter[tuple[nn.Module, str]] = Counter()
         for use in uses:
-            place = _Place(turns[use.site.name], use.site.name, type(use.spec))
+            changed = use.site.h.module, use.site.h.end
+            place = _Place(turns[changed], use.site.name, type(use.spec))
             places.setdefault(place, []).append((rows, use))
-            turns[use.site.name] += 1
+            turns[changed] += 1
     made = []
     for place in sorted(places, key=lambda place: place.turn):
         made += [_stacked(group, batch, device) for group in _alike(places[place])]

@@ -25,9 +25,10 @@ def write(
 
     own: LoRA's tensors by peft's names. headed: they are for the model with a classification head around it.
 
-    Raises UserError for a map that LoRA changes too, and for a tied parameter.
+    Raises UserError for a map that LoRA changes too, for a tied parameter, and for what is no "weight" and no "bias".
     """
     names, places = paths(model, headed=headed), named_parameters(model)
+    _check_called(artifacts)
     tuned = {name.removesuffix(".lora_A.weight") for name in own if name.endswith(".lora_A.weight")}
     values = _values(artifacts, model)
     tensors: dict[str, Tensor] = {}
@@ -55,6 +56,17 @@ def write(
     if "modules_to_save" in fields:
         fields["modules_to_save"] = sorted(set(fields["modules_to_save"]))
     return fields, tensors, [f"{len(tensors)} changed parameters are written whole: only peft takes them"]
+
+
+def _check_called(artifacts: Sequence[Artifact]) -> None:
+    """UserError for q_bias and the like, which peft's bias="all" is not: it saves what is called "bias"."""
+    for artifact in artifacts:
+        for name in artifact.tensors:
+            if name.rpartition(".")[2] not in ("weight", "bias"):
+                raise UserError(
+                    f"{artifact.spec} changes {name!r}, and peft's files hold whole parameters that are called weight "
+                    f"or bias: {MERGED}."
+                )
 
 
 def _values(artifacts: Sequence[Artifact], model: PreTrainedModel) -> dict[str, Tensor]:

@@ -19,12 +19,15 @@ CITATION = """\
 }
 """
 
+CHOOSING = ("e_score_correction_bias", "expert_bias")  # added to the scores by which experts are chosen
+
 
 @dataclass(frozen=True)
 class Bias(PatchDelta):
     """A change to every bias that the model has, those of its layer norms among them; some families have none.
 
-    An encoder's pooler is left as it is, whatever reads it.
+    A bias is a parameter whose own name is "bias" or ends with "_bias", such as DeBERTa's q_bias. An encoder's pooler
+    is left as it is, whatever reads it, and so is what only chooses experts, which no gradient reaches.
 
     Tensors: by a bias's name in the model what is added to it, of its shape, such as "h.0.ln_1.bias" (width,); zeros
     at first.
@@ -40,4 +43,5 @@ class Bias(PatchDelta):
         return Form("bias", "parallel", "every map and norm that has a bias", "h + change")
 
     def selects(self, name: str) -> bool:
-        return name.rpartition(".")[2] == "bias"
+        own = name.rpartition(".")[2]
+        return (own == "bias" or own.endswith("_bias")) and own not in CHOOSING
