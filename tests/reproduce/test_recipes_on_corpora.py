@@ -263,14 +263,14 @@ def test_few_rows_as_published_have_development_rows_steps_and_seeds_of_their_ow
     published_ones = settings | {"steps_by_rows": recipe.STEPS}
     steps = {
         arm: [
-            corpus_line.with_steps(published_ones, {"arm": arm, "part": str(size)})["course"]["steps"]
+            published.with_steps(published_ones, {"arm": arm, "part": str(size)})["course"]["steps"]
             for size in recipe.SIZES
         ]
         for arm in ("full", "prefix:length=6")
     }
     assert steps == {"full": [100, 100, 200, 400], "prefix:length=6": [200, 200, 200, 400]}
     typed = {"protocol": "paper", "course": course | {"steps": 7}}
-    assert corpus_line.with_steps(typed, {"arm": "full", "part": "50"}) == typed
+    assert published.with_steps(typed, {"arm": "full", "part": "50"}) == typed
     outcome = {"status": "done", "reason": "", "told": [], "dev": [0.5, 0.5]}
     subsets = [outcome | {"scores": {"bleu": scores}} for scores in ([1.0, 2.0], [5.0, 6.0])]
     assert recipe._together(subsets)["scores"] == {"bleu": [1.5, 5.5]}

@@ -110,7 +110,7 @@ def _rows(made: Settings) -> Rows:
 
 def _taken(made: Settings, unit: Mapping[str, Any], rows: Rows, machine: Machine, bytes: int) -> Taken:
     """Raises UserError where the arm is refused."""
-    own = corpus_line.with_steps(made | (made["bases"][unit["base"]] if "bases" in made else {}), unit)
+    own = published.with_steps(made | (made["bases"][unit["base"]] if "bases" in made else {}), unit)
     model, course = on_paper(own["model"]), own["course"]
     trained, about, full = _trained(model, own, unit), _model(model, own, bytes), unit["arm"] == "full"
     saving = own.get("gradient_checkpointing", False)

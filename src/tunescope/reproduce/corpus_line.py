@@ -220,15 +220,6 @@ def _added(course: Mapping[str, Any]) -> str:
     return smoothed + (f", with a z-loss of {course['z_loss']:g}" if course["z_loss"] else "")
 
 
-def with_steps(settings: Settings, unit: Mapping[str, Any]) -> Settings:
-    """The settings, with the steps of a line on so many rows where these are published."""
-    if "steps_by_rows" not in settings:
-        return settings
-    by_rows = settings["steps_by_rows"]
-    steps = by_rows.get(unit["arm"], by_rows[""]).get(unit["part"], settings["course"]["steps"])
-    return settings | {"course": settings["course"] | {"steps": steps}}
-
-
 def _long(course: Mapping[str, Any]) -> str:
     return f"{course['steps']:,} steps" if course["epochs"] is None else f"{course['epochs']} epochs in batches"
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from tunescope.errors import UserError
 from tunescope.reproduce.ask import Ask
@@ -181,3 +182,12 @@ def unified(summaries: str = "", translation: str = "") -> dict[str, dict[str, s
 def rouge(printed: str) -> dict[str, str]:
     """ "43.40/20.46/35.51" by metric."""
     return dict(zip(("rouge_1", "rouge_2", "rouge_l"), printed.split("/"), strict=True)) if printed else {}
+
+
+def with_steps(settings: dict[str, Any], unit: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings, with the steps of a line on so many rows where these are published."""
+    if "steps_by_rows" not in settings:
+        return settings
+    by_rows = settings["steps_by_rows"]
+    steps = by_rows.get(unit["arm"], by_rows[""]).get(unit["part"], settings["course"]["steps"])
+    return settings | {"course": settings["course"] | {"steps": steps}}

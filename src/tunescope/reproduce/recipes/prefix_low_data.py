@@ -73,7 +73,7 @@ worlds, units = corpus_line.worlds, corpus_table.units
 
 def work(settings: Settings, unit: dict[str, Any], folder: Path) -> dict[str, Any]:
     size, given = int(unit["part"]), corpus_table.parts(settings)
-    settings = corpus_line.with_steps(settings, unit)
+    settings = published.with_steps(settings, unit)
     found: list[dict[str, Any]] = []
     for subset in range(settings["subsets"]):
         here = folder / f"subset-{subset}"
