@@ -169,7 +169,7 @@ def test_a_prefix_comes_with_the_library_s_own_condition() -> None:
 
 
 def test_the_prefix_of_t5_would_give_other_outputs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(prefix, "SHIFTED", ())
+    monkeypatch.setattr(prefix, "_is_shifted", lambda model: False)
     model, given = theirs.model("t5"), theirs.inputs("t5")
     found = theirs.read("t5", theirs.HERE / "t5" / "prefix_flat")
     got = theirs.outputs(model, given, found.artifacts)

@@ -64,8 +64,13 @@ def read(config: Mapping[str, Any], tensors: Mapping[str, Tensor], name: str, mo
     return [Artifact(Prefix(length=length), params)]
 
 
+def _is_shifted(model: PreTrainedModel) -> bool:
+    """T5 and mT5: the family has relative positions."""
+    return hasattr(model.config, "relative_attention_num_buckets")
+
+
 def _check(config: Mapping[str, Any], model: PreTrainedModel) -> None:
-    if hasattr(model.config, "relative_attention_num_buckets"):  # T5 and mT5
+    if _is_shifted(model):
         raise UserError(
             "The adapters library counts a T5 prefix among the relative positions: every token of the text seems so "
             f"much further on, which no prefix here says. {KEEP}, or tune one here (prefix)."
