@@ -61,6 +61,17 @@ def test_a_line_by_hand(models, tmp_path):
     assert found.seconds == pytest.approx(3 * steps * launched + 3 * 5 * writing + 3 * writing)  # five scores a run
 
 
+def test_few_rows_take_the_steps_that_are_published_of_so_many(models, tmp_path):
+    ask = Ask("prefix-low-data", "paper", model=models["gpt2"], data=e2e(tmp_path / "e2e", 650), check=True)
+    recipe = find("prefix-low-data")
+    made = recipe.settings(ask)
+    rows = estimate._rows(made)
+    full = [unit for unit in recipe.units(made) if unit["arm"] == "full"]
+    few, some, many = (estimate._taken(made, full[at], rows, gpu("H100")[0], 2).seconds for at in (0, 2, 3))
+    launched = 10 * 3 * 2 * 1e-3  # seconds of a step in 10 runs: 2 seeds of 5 subsets
+    assert (some - few, many - some) == pytest.approx((100 * launched, 200 * launched))
+
+
 def test_as_many_development_inputs_are_counted_as_a_run_scores(models, tmp_path):
     ask = Ask("prefix-main", "paper", model=models["gpt2"], data=e2e(tmp_path / "e2e"), steps=100, check=True)
     rows = estimate.Rows(train=60, dev=published.DEV, test=8, read=10, written=5)

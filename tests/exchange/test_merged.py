@@ -14,6 +14,7 @@ from safetensors import safe_open
 
 import tunescope as ts
 from tunescope.exchange import convert
+from tunescope.exchange.formats import merged
 from tunescope.methods.text_form import parse
 from tunescope.models.fingerprint import fingerprint
 
@@ -56,6 +57,22 @@ def test_tied_weights_stay_tied_and_untied_ones_apart(family: str, tied: bool, t
     assert (again.get_output_embeddings().weight is again.get_input_embeddings().weight) == tied
     with safe_open(tmp_path / "out" / "model.safetensors", "pt") as file:
         assert any("head" in name for name in file.keys()) != tied  # noqa: SIM118
+
+
+def test_a_changed_token_that_came_out_wrong_is_seen_whichever_it_is(tmp_path: Path, monkeypatch: Any) -> None:
+    model, whole = tools.loaded("llama", tmp_path / "base", tie_word_embeddings=False), merged.merge
+    for token in range(0, model.config.vocab_size, 7):
+
+        def wrongly(model: Any, *artifacts: Any, row: int = token) -> Any:
+            made = whole(model, *artifacts)
+            with torch.no_grad():
+                made.get_input_embeddings().weight[row] += 1
+            return made
+
+        monkeypatch.setattr(merged, "merge", wrongly)
+        given = tools.moved(model, ts.Full(only=("embed_tokens.weight",), rows=(token,)))
+        with pytest.raises(ts.UserError, match="differs from the attached model"):
+            convert.export(tmp_path / "out", given, to="merged", model=model)
 
 
 def test_the_manifest_names_the_base_the_methods_and_the_files_and_no_place_on_this_machine(tmp_path: Path) -> None:

@@ -2,7 +2,8 @@
 
 import json
 import re
-from dataclasses import replace
+from dataclasses import asdict, replace
+from importlib.metadata import version
 from types import SimpleNamespace
 
 import pytest
@@ -15,6 +16,7 @@ from tunescope.errors import UserError
 from tunescope.lab.worlds import text_files, text_models, texts
 from tunescope.lab.worlds.text_models import Size, TextModel, held_out_loss, loss, main, pretrained, rates_of
 from tunescope.models.load import load_model
+from tunescope.system import run_folder
 from tunescope.system.lock import locked
 from tunescope.tasks.kinds.classification import Classification
 from tunescope.trial.train.settings import Settings
@@ -173,6 +175,13 @@ def test_a_masked_model_tells_masked_words_and_answers_in_words_as_any_does():
     scores = model(ids).logits[0, one.slot, pair]
     (answer, _) = task.predict(model, task.encode(rows, words, model_kind="encoder"), words)
     assert answer.text == "ab"[int(scores.argmax())]
+
+
+def test_a_model_whose_masks_were_drawn_once_is_another_and_a_decoder_is_the_same():
+    made = {name: version(name) for name in ("torch", "tokenizers", "tunescope")}
+    once = {kind: replace(MODEL, kind=kind) for kind in ("decoder", "masked", "t5")}
+    same = {kind: run_folder.identity(asdict(one) | {"rate": one.rate} | made) for kind, one in once.items()}
+    assert [one.identity == same[kind] for kind, one in once.items()] == [True, False, False]
 
 
 @pytest.mark.parametrize("kind", ["masked", "t5"])
