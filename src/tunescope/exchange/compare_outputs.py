@@ -55,7 +55,10 @@ def outputs(model: PreTrainedModel, artifacts: Sequence[Artifact] = (), also: Se
 
 
 def changed_ids(model: PreTrainedModel, artifacts: Sequence[Artifact]) -> list[int]:
-    """The tokens whose own rows are changed, as many as `MOST`: which a sample of a vocabulary would hardly hold."""
+    """The numbers of changed rows that are tokens too, `MOST` at most: a sample of a vocabulary would hardly hold them.
+
+    Of a matrix that is no embedding they are tokens like any other.
+    """
     rows = [row for one in artifacts if isinstance(one.spec, PatchDelta) for row in one.spec.rows]
     return sorted({row for row in rows if row < model.config.get_text_config().vocab_size})[:MOST]
 
