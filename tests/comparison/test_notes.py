@@ -34,7 +34,8 @@ TOLD = (
     "(lines 1, 2, 3, 4, 5, ...).",
     "1 of 20 test rows are longer than the model's 64 positions; what is too much of them will be cut (lines 20).",
     "19 of 20 test rows have an input that stands with another label too (lines 1, 2, 3, 4, 5, ...).",
-    "The labels 'Pos', 'pos' differ by case, blanks or forms of characters only, and count as different ones.",
+    "The labels 'Pos', 'pos' differ by case, blanks, forms of characters or how a number is written only, and count as "
+    "different ones.",
     "No dev row has 2 of the 3 labels: Pos, neg.",
     "No test row has 1 of the 3 labels: Pos.",
     "18 of 20 test rows repeat another's input: intervals count each input once.",

@@ -328,7 +328,16 @@ def test_one_seed_or_two_give_no_verdict_and_ask_for_three():
     for seeds in ([0], [0, 1]):
         found = decide(results(ZERO, arm("prefix", "context", 0.50), LORA, seeds=seeds))
         assert (found["answer"], found["reason"]) == ("no verdict", "few seeds")
-        assert "--seeds 3" in found["run"]
+        assert f"--seeds 3` (it had {len(seeds)})" in found["run"]
+
+
+def test_seeds_that_a_resume_added_are_counted_in_what_it_asks_for():
+    made = results(ZERO, arm("prefix", "context", 0.50), LORA, seeds=[0])
+    for one in made["comparisons"]:
+        one["seeds"] = 2
+    found = decide(made)
+    assert "With 2 seeds" in found["sentences"][0]
+    assert "(it had 2)" in found["run"]
 
 
 def at_one_seed(made, **fields):

@@ -211,7 +211,5 @@ def test_a_script_without_a_main_of_its_own_is_told_what_it_lacks(tmp_path):
     )
     ran = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False, timeout=120)
     assert ran.returncode == 1
-    assert (
-        ran.stderr.rstrip().splitlines()[-1].startswith("tunescope.errors.UserError: a worker ended before it began.")
-    )
+    assert "\ntunescope.errors.UserError: a worker ended before it began." in ran.stderr
     assert "`if __name__ == '__main__':`" in ran.stderr

@@ -13,6 +13,11 @@ def rows(*pairs):
     return [Row({"text": text, "label": label}, "a", line) for line, (text, label) in enumerate(pairs, start=1)]
 
 
+def alike(labels: str) -> str:
+    ways = "case, blanks, forms of characters or how a number is written"
+    return f"The labels {labels} differ by {ways} only, and count as different ones."
+
+
 CLEAN = rows(("a", "neg"), ("b", "pos"), ("a", "neg"))
 
 
@@ -32,19 +37,19 @@ CLEAN = rows(("a", "neg"), ("b", "pos"), ("a", "neg"))
             {"Neg": "x", "neg": "y", "very good": "z", "verygood ": "w", "pos": "v"},
             {},
             [
-                "The labels 'Neg', 'neg' differ by case, blanks or forms of characters only, and count as "
-                "different ones.",
-                "The labels 'very good', 'verygood ' differ by case, blanks or forms of characters only, and count as "
-                "different ones.",
+                alike("'Neg', 'neg'"),
+                alike("'very good', 'verygood '"),
             ],
+        ),
+        (
+            {"0": "dull", "0.0": "bright", "1": "good", "1.00": "bad", "10": "best"},
+            {},
+            [alike("'0', '0.0'"), alike("'1', '1.00'")],
         ),
         (
             {"caf\u00e9": "x", "cafe\u0301": "y", "tea": "z"},
             {},
-            [
-                "The labels 'caf\u00e9', 'cafe\u0301' differ by case, blanks or forms of characters only, and count as "
-                "different ones."
-            ],
+            [alike("'caf\u00e9', 'cafe\u0301'")],
         ),
         (
             WORDS | {"mixed": "so"},
@@ -61,7 +66,16 @@ CLEAN = rows(("a", "neg"), ("b", "pos"), ("a", "neg"))
         ),
         ({"0": "bad", "1": "good"}, {}, []),
     ],
-    ids=["nothing", "conflicts", "nearly one", "one in another form", "missing", "numbers", "named numbers"],
+    ids=[
+        "nothing",
+        "conflicts",
+        "nearly one",
+        "one in another form",
+        "one number",
+        "missing",
+        "numbers",
+        "named numbers",
+    ],
 )
 def test_what_is_odd_is_told_and_nothing_else(words, parts, told):
     assert label_notes(Classification(words=words), parts) == told

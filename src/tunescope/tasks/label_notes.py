@@ -36,13 +36,14 @@ def _conflicts(task: Labelled, parts: Mapping[str, Rows]) -> list[str]:
 
 
 def _alike(task: Labelled) -> list[str]:
-    """Labels that differ by case, blanks or forms of characters only."""
+    """Labels that differ only by case, blanks or forms of characters, or by how the same number is written."""
     groups: dict[str, list[str]] = {}
     for label in task.labels:
-        groups.setdefault("".join(normalize("NFKC", label).casefold().split()), []).append(label)
+        read = "".join(normalize("NFKC", label).casefold().split())
+        groups.setdefault(str(float(read)) if _is_number(read) else read, []).append(label)
     return [
-        f"The labels {_some(map(repr, group))} differ by case, blanks or forms of characters only, and count as "
-        "different ones."
+        f"The labels {_some(map(repr, group))} differ by case, blanks, forms of characters or how a number is written "
+        "only, and count as different ones."
         for group in groups.values()
         if len(group) > 1
     ]

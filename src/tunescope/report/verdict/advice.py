@@ -27,8 +27,8 @@ class Advice:
     more_seeds: bool = False
 
 
-def few_seeds(protocol: Protocol) -> Advice:
-    had = len(protocol.get("seeds") or [0])
+def few_seeds(had: int) -> Advice:
+    """had: the seeds that ran, of those typed and of those added since."""
     return Advice(f"Run it with at least {LEAST} seeds: `tunescope compare ... --seeds {LEAST}` (it had {had}).", True)
 
 

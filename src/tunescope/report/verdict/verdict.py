@@ -121,12 +121,12 @@ def _answer(e: Evidence, protocol: dict[str, Any]) -> Answer:
         return Answer(OPEN, "missing arms", why, Advice(f"Run it with a delta that fits{fitting}."))
     if e.seeds < LEAST:
         why = f"With {e.sample} it cannot be told how far another seed would come out: no verdict is given."
-        return Answer(OPEN, "few seeds", why, advice.few_seeds(protocol))
+        return Answer(OPEN, "few seeds", why, advice.few_seeds(e.seeds))
     if e.full and e.full_pairs and all(pair.low > e.margin for pair in e.full_pairs):
-        return _few(protocol, e.full) or _full_ahead(e, protocol, e.full)
+        return _few(e.full) or _full_ahead(e, protocol, e.full)
     trained, untrained, over_trained = e.trained, e.untrained, e.untrained_pair
     if trained and untrained and over_trained and untrained.learnt and over_trained.low > -e.margin:
-        return _few(protocol, untrained) or _prompt_alone(e, protocol, (untrained, trained), over_trained)
+        return _few(untrained) or _prompt_alone(e, protocol, (untrained, trained), over_trained)
     if e.context is None:
         why = f"No context arm finished{e.losses}: deltas have nothing to be held against."
         fitting = "; `tunescope arms` lists them" if e.losses else ", such as `--arms prefix`"
@@ -137,20 +137,20 @@ def _answer(e: Evidence, protocol: dict[str, Any]) -> Answer:
         why = f"A head on the frozen features, {e.head.shown}, does as well as the best trained arm, "
         why += "so neither contexts nor deltas were put to the test."
         more = Advice("Only rows that the frozen features do not solve can tell: give harder ones, with `--test`.")
-        return _few(protocol, e.head) or Answer(OPEN, "head alone", why, more)
+        return _few(e.head) or Answer(OPEN, "head alone", why, more)
     if e.pair is None:
         why = f"{e.context.shown} and {e.delta.shown} share no seed to be compared on."
-        return Answer(OPEN, "missing arms", why, advice.few_seeds(protocol))
+        return Answer(OPEN, "missing arms", why, advice.few_seeds(e.seeds))
     return _gap(e, protocol, (e.context, e.delta), e.pair)
 
 
-def _few(protocol: dict[str, Any], arm: Arm) -> Answer | None:
+def _few(arm: Arm) -> Answer | None:
     """Of an arm that would decide, and has fewer seeds than tell anything; more of the two others are no help to it."""
     if arm.seeds is None or arm.seeds >= LEAST:
         return None
     had = f"{arm.seeds} seed{'s' * (arm.seeds != 1)}"
     why = f"It turns on {arm.shown}, and with its {had} it cannot be told how far another would come out: "
-    return Answer(OPEN, "few seeds", f"{why}no verdict is given.", Advice(advice.few_seeds(protocol).text))
+    return Answer(OPEN, "few seeds", f"{why}no verdict is given.", Advice(advice.few_seeds(arm.seeds).text))
 
 
 def _full_ahead(e: Evidence, protocol: dict[str, Any], full: Arm) -> Answer:
@@ -180,7 +180,7 @@ def _nothing_learnt(e: Evidence, protocol: dict[str, Any], context: Arm, delta: 
     if e.able is None:
         more = advice.longer(e, protocol, context, delta)
         return Answer(OPEN, "nothing learnt", f"Nothing was learnt: {why}.", more)
-    if few := _few(protocol, e.able):
+    if few := _few(e.able):
         return few
     for arm in (context, delta):
         if _still_learning(e, arm, e.able, e.able.score - arm.score - e.margin):
