@@ -20,6 +20,9 @@ QUICK := tests/test_contract.py $(filter-out $(LONG),$(wildcard tests/house/test
 # Of the families that have no file, one of each build.
 TODAY := gemma3_text,phi3,olmo2,mixtral,jamba,modernbert,mt5,whisper
 
+# Where it is set, as in many images of containers, every process of a test would compile torch and transformers anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: setup demo quick test slow soak check docs rooms bench bench-gpu
 
 setup: $(STAMP)

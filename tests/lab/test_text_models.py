@@ -82,11 +82,12 @@ def test_two_processes_that_save_do_not_make_one_model(tmp_path, monkeypatch):
 
 def test_the_command_says_how_far_it_is_and_what_it_made(tmp_path, capsys, monkeypatch):
     (tmp_path / "lines.txt").write_text("\n".join(LINES * 5))
-    sizes = ["--steps", "100", "--layers", "1", "--width", "32"]
+    sizes = ["--steps", "5", "--layers", "1", "--width", "32"]
     monkeypatch.setattr("sys.argv", ["text_models", str(tmp_path), "--out", str(tmp_path / "made"), *sizes])
+    monkeypatch.setattr(text_models, "EVERY", 5)
     main()
     out, err = capsys.readouterr()
-    assert re.fullmatch(r"step 100 of 100: loss \d\.\d{3}, 0 minutes left\n", err)
+    assert re.fullmatch(r"step 5 of 5: loss \d\.\d{3}, 0 minutes left\n", err)
     assert re.fullmatch(r".*made: [\d,]+ parameters; nats a token held out: language model \d\.\d{3}\n", out)
     assert AutoModelForCausalLM.from_pretrained(tmp_path / "made").config.num_hidden_layers == 1
 
