@@ -1,6 +1,10 @@
 """A comparison in several processes is the one in one process, however they are begun."""
 
 import os
+import signal
+import subprocess
+import sys
+import time
 import warnings
 from pathlib import Path
 
@@ -150,3 +154,39 @@ def test_another_process_reads_what_the_first_found_and_leaves_nothing(
     monkeypatch.setenv("RANK", "0")
     with ranks.own_folder(folder) as mine:
         assert mine == folder
+
+
+TEAM = """
+import os, signal, sys, time
+from pathlib import Path
+from tunescope.system import ranks
+folder = Path(sys.argv[1])
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+if not ranks.is_begun():
+    sys.exit(ranks.begun(2, [__file__, str(folder)]))
+with ranks.own_folder(folder) as mine:
+    (folder / f"{ranks.rank()}.begun").touch()
+    while True:
+        time.sleep(0.01)
+"""
+
+
+@pytest.mark.parametrize(("number", "left"), [(signal.SIGTERM, []), (signal.SIGKILL, [".run.process-1"])])
+def test_a_kill_of_the_one_that_began_them_leaves_nothing_that_the_next_does_not_sweep(
+    number: signal.Signals, left: list[str], tmp_path: Path
+) -> None:
+    folder, script = tmp_path / "run", tmp_path / "team.py"
+    folder.mkdir()
+    script.write_text(TEAM)
+    with subprocess.Popen([sys.executable, script, folder], start_new_session=True) as first:
+        while len(list(folder.glob("*.begun"))) < 2:
+            assert first.poll() is None
+            time.sleep(0.02)
+        if number == signal.SIGKILL:
+            os.killpg(first.pid, number)
+        else:
+            first.send_signal(number)
+        assert first.wait(20) == (143 if number == signal.SIGTERM else -number)
+    assert sorted(path.name for path in tmp_path.iterdir() if path.name.startswith(".")) == left
+    ranks.swept(folder)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["run", "team.py"]

@@ -67,6 +67,7 @@ def held(folder: Path, processes: int) -> Iterator[Path]:
     """The folder, locked; for the others of several processes a copy of what the first found in it."""
     if ranks.rank() == 0:
         with locked(folder, say=_warn):
+            ranks.swept(folder)
             ranks.met(processes)
             ranks.met(processes)
             yield folder

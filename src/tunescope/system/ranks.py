@@ -5,6 +5,7 @@ torchrun's words are used: RANK and LOCAL_RANK say which process this is, WORLD_
 
 from __future__ import annotations
 
+import glob
 import os
 import shutil
 import signal
@@ -129,6 +130,9 @@ def begun(processes: int, words: Sequence[str]) -> int:
             for process in team:  # which the terminal has told, too
                 process.wait()
             raise
+        except SystemExit:  # a kill of this process alone: the others take back what is theirs
+            _told_to_end(team)
+            raise
 
 
 def _begin(index: int, words: Sequence[str], around: Mapping[str, str], said: IO[str]) -> subprocess.Popen[str]:
@@ -153,16 +157,20 @@ def _watched(team: list[subprocess.Popen[str]], said: list[IO[str]]) -> int:
 def _ended(team: list[subprocess.Popen[str]], said: list[IO[str]], failed: int) -> int:
     time.sleep(0.5)  # the first may have the same to say
     first_too = team[0].poll()
-    for process in team:
-        process.send_signal(signal.SIGTERM)
-    for process in team:
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(5)
+    _told_to_end(team)
     if failed and not first_too:
         said[failed].seek(0)
         say(said[failed].read().rstrip(), sys.stderr)
     code = team[0].returncode if first_too else team[failed].returncode
     return code if code > 0 else 128 - code
+
+
+def _told_to_end(team: list[subprocess.Popen[str]]) -> None:
+    for process in team:
+        process.send_signal(signal.SIGTERM)
+    for process in team:
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(5)
 
 
 def _free_port() -> int:
@@ -188,3 +196,9 @@ def own_folder(folder: Path) -> Iterator[Path]:
         yield mine
     finally:
         shutil.rmtree(mine, ignore_errors=True)
+
+
+def swept(folder: Path) -> None:
+    """Copies beside a folder that processes left which were killed; none may be at work there."""
+    for left in folder.parent.glob(f".{glob.escape(folder.name)}.process-*"):
+        shutil.rmtree(left, ignore_errors=True)
