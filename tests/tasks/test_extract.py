@@ -88,6 +88,21 @@ def test_the_commonest_answer_wins_and_of_equals_the_first(answers, expected):
     assert vote(answers) == expected
 
 
+@pytest.mark.parametrize(
+    ("answers", "lowercase", "expected"),
+    [
+        (["Rome", "Paris", "paris", "PARIS", "Rome"], True, ("Paris", 0.6)),
+        (["Rome", "Paris", "paris", "PARIS", "Rome"], False, ("Rome", 0.4)),
+        (["b", "a  film", "a film", "a\tfilm", None], False, ("a  film", 0.6)),
+        (["b", "B", "a", "A"], True, ("b", 0.5)),
+    ],
+)
+def test_answers_that_exact_match_takes_for_one_vote_together_and_the_first_spelling_is_given(
+    answers, lowercase, expected
+):
+    assert vote(answers, lowercase) == expected
+
+
 def test_right_answers_of_several_numbers_are_told_with_what_helps():
     targets = ["3/4", "10:30", "1e5", "1,080", "-2.5", "5 apples"]
     (note,) = Extraction("number").several(targets)

@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tunescope.data.metrics.exact_match import normal
 from tunescope.errors import UserError
 
 NUMBER = r"(?:(?<![\w.)\]])[-\u2212])?(?:(?:\d{1,3}(?:,\d{2,3})*,\d{3}(?!\d)|\d+)(?:\.\d+)?|\.\d+)"
@@ -75,17 +76,18 @@ class Extraction:
         return next(one for one in self.choices if re.fullmatch(re.escape(one), first, flags=re.IGNORECASE))
 
 
-def vote(answers: Sequence[str | None]) -> tuple[str | None, float]:
+def vote(answers: Sequence[str | None], lowercase: bool = False) -> tuple[str | None, float]:
     """The answer given most often, and its share of all (self-consistency: Wang et al. 2022, arXiv:2203.11171).
 
-    None does not vote, but counts in the share. Of equals the one that was given first wins. (None, 0.0) where there is
-    no answer.
+    Answers that exact match takes for one are one, as it was written first. None does not vote, but counts in the
+    share. Of equals the one that was given first wins. (None, 0.0) where there is no answer.
     """
     given = [answer for answer in answers if answer is not None]
     if not given:
         return None, 0.0
-    winner = max(dict.fromkeys(given), key=given.count)
-    return winner, given.count(winner) / len(answers)
+    forms = [normal(answer, lowercase) for answer in given]
+    winner = max(forms, key=forms.count)  # the first of equals
+    return given[forms.index(winner)], forms.count(winner) / len(answers)
 
 
 def _shortest(number: str) -> str:
