@@ -16,7 +16,7 @@ from tunescope.search.methods.fluentprompt import FluentPrompt
 from tunescope.search.methods.gcg import GCG
 from tunescope.search.methods.pez import PEZ
 from tunescope.search.names import parse
-from tunescope.search.objective import objective
+from tunescope.search.objective import Objective, Slope, objective
 from tunescope.search.vocabulary import vocabulary
 
 ALL = 99  # rows of a step: all there are, so that a step is a function of the prompt
@@ -133,10 +133,14 @@ def test_what_a_mode_of_autoprompt_has_no_use_for_is_refused(typed):
         parse(typed)
 
 
-def test_swapping_autoprompt_is_section_2_2():
+@pytest.mark.parametrize("off", [0.0, 0.1, -0.1])
+def test_swapping_autoprompt_is_section_2_2_whatever_rounding_does_to_the_loss_of_the_gradient(off, monkeypatch):
     given, search = bench(), AutoPrompt(length=3, top=4, batch=ALL)
+    slope = Objective.slope
+    monkeypatch.setattr(Objective, "slope", lambda *args: Slope((found := slope(*args)).loss + off, found.gradient))
     with opened(given) as goal:
         got = taken(goal, search.swaps)
+        assert goal.passes == STEPS * 7 * (3 + 4 + 1)  # a gradient, the tokens tried, the prompt itself
         again = drawn()
         ids = goal.ids(begun(goal, "vocabulary", again))
     for found in got:

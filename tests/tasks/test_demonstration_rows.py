@@ -12,6 +12,7 @@ import torch.nn.functional as F
 
 import tunescope as ts
 from tunescope.tasks import demonstration_rows
+from tunescope.tasks.answers import row_vectors
 from tunescope.tasks.answers.row_vectors import mean_states, text_states
 
 LABELS = ["b", "a", "a", "b", "c", "a", "c", "b", "c"]
@@ -100,6 +101,17 @@ def test_a_row_s_state_is_the_mean_of_transformers_last_hidden_states_padding_or
             else:
                 out = model(input_ids=ids, output_hidden_states=True).hidden_states[-1]
         torch.testing.assert_close(state, out[0].mean(0), rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_the_mean_of_a_long_row_in_16_bits_is_taken_in_float32(dtype, monkeypatch):
+    lengths = (2501, 300)
+    made = (30 + 5 * states(2501, 2)).to(dtype).expand(2, -1, -1)  # add up to 75,000; float16 holds 65,504
+    monkeypatch.setattr(row_vectors, "_last", lambda *_: made)
+    found = mean_states(tinyrun.model(), [[5] * length for length in lengths], tinyrun.tokenizer())
+    expected = torch.stack([made[0, :length].double().mean(0) for length in lengths])
+    assert found.dtype == torch.float32
+    torch.testing.assert_close(found.double(), expected, rtol=1e-6, atol=0)
 
 
 def test_texts_that_are_longer_than_the_encoder_are_cut_and_empty_ones_have_a_state():

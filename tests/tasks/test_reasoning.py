@@ -8,9 +8,11 @@ import tinyrun
 import torch
 
 import tunescope as ts
+from tunescope.tasks.answers import decode
 from tunescope.tasks.answers.decode import Sampling, sampled
 from tunescope.tasks.kinds.reasoning import Reasoning
 from tunescope.tasks.prompts.chain import Chain
+from tunescope.tasks.task import Encoded
 
 TASK = Reasoning(
     input="text", target="label", steps="why", template="{text} Label:", lead="was", read="good,bad,film,plot,dull"
@@ -111,6 +113,15 @@ def test_of_samples_the_commonest_answer_is_taken_with_its_share(model, task):
         expected = next((answer for answer in answers if answer and counts[answer] == top), "")
         assert (one.text, one.figures["vote"]) == (expected, top / 5)
     assert 0 < sum(one.figures["vote"] for one in found) < len(found)
+
+
+def test_case_is_ignored_in_the_vote_where_it_is_in_the_score(model, task, monkeypatch):
+    texts = iter(["was Good", "was bad", "was good", "was GOOD", "was bad"])
+    monkeypatch.setattr(decode, "sampled", lambda *_: [next(texts)])
+    settings = {"read": "line", "lowercase": True, "shown": True, "chain": Chain(samples=5, temperature=1.0, tokens=6)}
+    asked = Reasoning(**{**vars(task), **settings})
+    (one,) = asked.predict(model, [Encoded(1, (5,), (6,), None, ("gooD",), "")], tinyrun.tokenizer())
+    assert (one.text, one.stats, one.figures["vote"]) == ("Good", (1.0,), 0.6)
 
 
 def test_demonstrations_show_steps_where_they_are_asked_for(task):

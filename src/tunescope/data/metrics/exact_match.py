@@ -9,11 +9,12 @@ from tunescope.data.metric import Metric, mean, per_row
 
 def is_match(output: str, references: Sequence[str], lowercase: bool) -> tuple[float]:
     """(1,) if the output is one of the references, runs of white space counted as one space."""
+    return (float(normal(output, lowercase) in {normal(reference, lowercase) for reference in references}),)
 
-    def normal(text: str) -> str:
-        return " ".join((text.lower() if lowercase else text).split())
 
-    return (float(normal(output) in {normal(reference) for reference in references}),)
+def normal(text: str, lowercase: bool) -> str:
+    """What is compared: two texts match where these are equal."""
+    return " ".join((text.lower() if lowercase else text).split())
 
 
 METRIC = Metric(

@@ -31,16 +31,24 @@ def swapped(prompt: Tensor, positions: Tensor, tokens: Tensor) -> Tensor:
     return found
 
 
-def best(goal: Objective, prompts: Tensor, batch: Sequence[Encoded]) -> tuple[Tensor, float] | None:
+def best(
+    goal: Objective, prompts: Tensor, batch: Sequence[Encoded], current: Tensor | None = None
+) -> tuple[Tensor, float] | None:
     """The prompt with the least loss on the rows, the first of equals, and its loss; None where none is left.
 
     Prompts that do not come back to their own tokens are dropped before they cost anything, and counted.
+
+    Args:
+        current: the prompt that stays where no other has less loss. It is scored beside them, for the loss that comes
+            with a gradient is computed otherwise, and in 16 bits differs by more than a swap does.
     """
     stays = torch.tensor(goal.words.all_come_back([goal.ids(prompt) for prompt in prompts]))
     goal.counts[DROPPED] += int((~stays).sum())
     prompts = prompts[stays]
     if not len(prompts):
         return None
+    if current is not None:
+        prompts = torch.cat([current[None], prompts])
     losses = goal.losses(prompts, batch)
     index = int(losses.argmin())
     return prompts[index], float(losses[index])

@@ -37,9 +37,10 @@ class AutoPrompt(Search):
     """The best swap at a random position, or projected gradient descent.
 
     mode "swap" (arXiv:2010.15980, section 2.2): the best of the `top` tokens (10 unless given) that the gradient
-    prefers there, if it lowers the loss on the step's rows. mode "projected" (the baseline of Wen et al. 2023):
-    e <- Proj(e - rate * gradient), by Euclidean distance, with a rate of 100 unless given; a step that stays nearest to
-    its token changes nothing and is lost, so too small a rate never moves. init_from, ban, batch: as in pez.
+    prefers there, if it lowers the loss on the step's rows; the prompt itself is scored beside them. mode "projected"
+    (the baseline of Wen et al. 2023): e <- Proj(e - rate * gradient), by Euclidean distance, with a rate of 100 unless
+    given; a step that stays nearest to its token changes nothing and is lost, so too small a rate never moves.
+    init_from, ban, batch: as in pez.
     """
 
     length: int = 10
@@ -64,12 +65,11 @@ class AutoPrompt(Search):
         prompt = begun(goal, self.init_from, generator)
         while True:
             batch = goal.batch(self.batch, generator)
-            slope = goal.slope(prompt, batch)
+            gradient = goal.slope(prompt, batch).gradient
             place = int(torch.randint(goal.length, (1,), generator=generator))
-            tokens = shortlist(slope.gradient[place : place + 1], goal.table, self.top or TOP)[0].cpu()
-            found = best(goal, swapped(prompt, torch.full((len(tokens),), place), tokens), batch)
-            if found is not None and found[1] < slope.loss:
-                prompt = found[0]
+            tokens = shortlist(gradient[place : place + 1], goal.table, self.top or TOP)[0].cpu()
+            found = best(goal, swapped(prompt, torch.full((len(tokens),), place), tokens), batch, prompt)
+            prompt = prompt if found is None else found[0]
             yield prompt
 
     def steps(self, goal: Objective, generator: torch.Generator, _passes: int) -> Iterator[Tensor]:

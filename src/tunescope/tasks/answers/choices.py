@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import torch
 from torch import Tensor
 
-from tunescope.errors import UserError
 from tunescope.tasks.answers import likelihood, masked
 from tunescope.tasks.answers.batch_trial import takes_left_padding
 from tunescope.tasks.answers.batches import evaluating, scored
+from tunescope.tasks.answers.not_numbers import refused, without_lost
 from tunescope.tasks.prompts.templates import Ids
 from tunescope.tasks.task import Encoded
 
@@ -59,13 +60,22 @@ def all_scores(
     tokenizer: PreTrainedTokenizerBase,
     batch_size: int = 32,
 ) -> Tensor:
-    """`scores` of any number of rows, in batches."""
+    """`scores` of any number of rows, in batches.
+
+    Raises:
+        UserError: scores that are no numbers.
+    """
     n_long = max(1, sum(len(word) > 1 for word in words))
     size = max(1, min(batch_size, likelihood.ROWS_IN_CACHE // n_long))
     alike = bool(words) and not takes_left_padding(model, [len(row.input_ids) for row in rows], size)
     found = scored(model, rows, size, lambda some: scores(model, some, words, tokenizer), alike=alike)
-    _check_numbers(rows, found)
-    return found
+    if not found.isnan().any():
+        return found
+
+    def again(some: list[int]) -> Tensor:
+        return scores(model, [rows[index] for index in some], words, tokenizer)
+
+    return torch.stack(without_lost(model, rows, list(found), size, again))
 
 
 def own_scores(
@@ -76,8 +86,9 @@ def own_scores(
     Raises:
         UserError: scores that are no numbers.
     """
-    found = scored(model, rows, batch_size, lambda some: -losses(model, some, [], tokenizer))
-    _check_numbers(rows, found[:, None])
+    found = scored(model, rows, batch_size, lambda some: -losses(model, some, [], tokenizer))  # padded on the right
+    if (lost := found.isnan()).any():
+        raise refused(rows[int(lost.nonzero()[0, 0])])
     return found
 
 
@@ -95,15 +106,6 @@ def label_scores(
     """
     found = all_scores(model, rows, words, tokenizer, batch_size)
     return found if prior is None else found - found.new_tensor(prior).log()
-
-
-def _check_numbers(rows: Sequence[Encoded], found: Tensor) -> None:
-    """UserError for scores (rows, labels) that hold NaN."""
-    if (lost := found.isnan().any(-1)).any():
-        raise UserError(
-            f"The model's scores are no numbers (NaN), first on row {rows[int(lost.nonzero()[0, 0])].row}: its weights "
-            "may hold some, or its precision overflow. Load it in float32."
-        )
 
 
 def _start(model: PreTrainedModel) -> int | None:

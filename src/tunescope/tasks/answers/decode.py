@@ -6,18 +6,22 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import torch
+from torch import Tensor
+
 from tunescope.models.split import is_split_over
 from tunescope.tasks.answers.batch_trial import writes_in_batches
 from tunescope.tasks.answers.batches import in_batches, pad_id, padded
 from tunescope.tasks.answers.beam_search import BeamSearch
 from tunescope.tasks.answers.generation_config import only
 from tunescope.tasks.answers.likelihood import shifted_right
+from tunescope.tasks.answers.not_numbers import without_lost
 from tunescope.tasks.prompts.languages import has_languages
 from tunescope.tasks.prompts.templates import edges
 from tunescope.tasks.task import Encoded
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+    from transformers import LogitsProcessorList, PreTrainedModel, PreTrainedTokenizerBase
 
 
 @dataclass(frozen=True)
@@ -39,6 +43,9 @@ def greedy(
     """One text a row, in the order given: up to the end-of-sequence token or the length, stripped.
 
     stop: a token that ends a text, too.
+
+    Raises:
+        UserError: scores that are no numbers.
     """
     return written(model, rows, tokenizer, BeamSearch(), max_new_tokens, batch_size, stop)
 
@@ -70,8 +77,6 @@ def sampled(
 
     Which texts a seed gives depends on the batch size too.
     """
-    import torch
-
     how: dict[str, Any] = {"max_new_tokens": max_new_tokens, "do_sample": True, "temperature": sampling.temperature}
     how |= {"top_k": 0, "top_p": 1.0} | _ends(tokenizer, stop)
     devices = [model.device] if model.device.type == "cuda" else []
@@ -92,14 +97,16 @@ def _texts(
     batch_size: int,
     no_repeat: int = 0,
 ) -> list[str]:
-    def work(some: list[int]) -> list[str]:
+    def work(some: list[int]) -> list[str | None]:
         return _decoded(model, [rows[index] for index in some], tokenizer, how, no_repeat)
 
     lengths = [len(row.input_ids) for row in rows]
     beams = how.get("num_beams", 1)
     if not writes_in_batches(model, lengths, batch_size * beams):  # nor may its state follow the beams
         batch_size, how = 1, {**how, "use_cache": beams == 1}
-    return in_batches(model, lengths, batch_size, work, deal=not how.get("do_sample"))
+    deal = not how.get("do_sample")
+    found = in_batches(model, lengths, batch_size, work, deal=deal)
+    return without_lost(model, rows, found, batch_size, work, deal)
 
 
 def _decoded(
@@ -108,7 +115,8 @@ def _decoded(
     tokenizer: PreTrainedTokenizerBase,
     how: Mapping[str, Any],
     no_repeat: int,
-) -> list[str]:
+) -> list[str | None]:
+    """The texts; None where scores were NaN before a text's end, or in a search of several beams at all."""
     from transformers import GenerationConfig
 
     encoder_decoder = bool(model.config.is_encoder_decoder)
@@ -120,28 +128,42 @@ def _decoded(
         decoder_start_token_id=_start(model, batch, pad) if encoder_decoder else None,
         forced_bos_token_id=_language(tokenizer) if encoder_decoder else None,
     )
+    seen: list[Tensor] = []
     with only(model, config):
         begun = 1 if encoder_decoder else ids.shape[1]
         out = model.generate(
             input_ids=ids,
             attention_mask=mask,
             generation_config=config,
-            logits_processor=_rules(no_repeat, begun),
+            logits_processor=_rules(no_repeat, begun, seen),
             synced_gpus=is_split_over(model),  # a process whose texts have ended takes part in the others' passes
         )
     answers = out[:, begun:].tolist()
     ends = how.get("eos_token_id", [tokenizer.eos_token_id])
-    return [text_of(tokenizer, answer, ends) for answer in answers]
+    beams = how.get("num_beams", 1)
+    lost = torch.stack(seen, -1).view(len(batch), beams, -1).any(1).tolist()  # (rows, passes)
+    lasts = [_end(answer, ends) if beams == 1 else len(seen) for answer in answers]
+    return [
+        None if any(passes[: last + 1]) else text_of(tokenizer, answer, ends)
+        for answer, passes, last in zip(answers, lost, lasts, strict=True)
+    ]
 
 
-def _rules(no_repeat: int, begun: int) -> Any:
-    """transformers' rule against repetition, which sees the answer alone: names in the input may be copied."""
+def _rules(no_repeat: int, begun: int, seen: list[Tensor]) -> LogitsProcessorList:
+    """What every pass's scores go through; `seen` takes which rows' of them held NaN.
+
+    transformers' rule against repetition sees the answer alone: names in the input may be copied.
+    """
     from transformers import LogitsProcessorList, NoRepeatNGramLogitsProcessor
 
+    def look(_ids: Tensor, scores: Tensor) -> Tensor:
+        seen.append(lost := scores.amax(-1).isnan())  # read at the end: a GPU need not wait at every pass
+        return scores.masked_fill_(lost[:, None], 0.0)  # from NaN nothing can be sampled
+
     if not no_repeat:
-        return None
+        return LogitsProcessorList([look])
     rule = NoRepeatNGramLogitsProcessor(no_repeat)
-    return LogitsProcessorList([lambda ids, scores: rule(ids[:, begun:], scores)])
+    return LogitsProcessorList([look, lambda ids, scores: rule(ids[:, begun:], scores)])
 
 
 def _language(tokenizer: PreTrainedTokenizerBase) -> int | None:
@@ -158,6 +180,11 @@ def _start(model: PreTrainedModel, batch: Sequence[Encoded], pad: int) -> int:
 
 def text_of(tokenizer: PreTrainedTokenizerBase, answer: Sequence[int], ends: Collection[int | None]) -> str:
     """The tokens up to the first end as text, stripped."""
-    some = list(answer[: next((at for at, token in enumerate(answer) if token in ends), len(answer))])
+    some = list(answer[: _end(answer, ends)])
     text: str = tokenizer.decode(some, skip_special_tokens=True, clean_up_tokenization_spaces=False)
     return text.strip()
+
+
+def _end(answer: Sequence[int], ends: Collection[int | None]) -> int:
+    """How many tokens stand before the first end."""
+    return next((at for at, token in enumerate(answer) if token in ends), len(answer))

@@ -27,9 +27,9 @@ def mean_states(
 
     def means(some: list[int]) -> Tensor:
         ids, mask = padded([rows[index] for index in some], pad_id(tokenizer), model.device, left=False)
-        states = _last(model, ids, mask)
+        states = exact(_last(model, ids, mask))  # their sum may be more than float16 holds
         real = mask.to(states)[..., None]
-        return exact((states * real).sum(1) / real.sum(1))
+        return (states * real).sum(1) / real.sum(1)
 
     return torch.stack(in_batches(model, [len(row) for row in rows], batch_size, means))
 

@@ -158,7 +158,7 @@ class Reasoning(Task):
         answers = [self._answers(model, rows, tokenizer, batch_size, sample) for sample in drawn]
         found = []
         for row, given in zip(rows, zip(*answers, strict=True), strict=True):
-            answer, share = vote(given)
+            answer, share = vote(given, self.lowercase)
             (right,) = statistics(self.metric, [answer or ""], [row.references], lowercase=self.lowercase)
             figures = {"unread": float(answer is None)} | ({"vote": share} if len(drawn) > 1 else {})
             found.append(Prediction(row.row, answer or "", right, figures))
