@@ -193,9 +193,11 @@ def _two(run: Path, other: Path, results: dict[str, Any], out: str | None) -> No
     from tunescope.report import terminal, two_runs
     from tunescope.system import run_folder
 
+    path = Path(out) if out else other / f"against-{run.resolve().name}.html"
+    with _unwritable(path):
+        two_runs.check_path(path)
     with _damage_named(other):
         found = two_runs.two_runs(results, run_folder.read_results(other), _names(run, other))
-    path = Path(out) if out else other / f"against-{run.resolve().name}.html"
     for line in (terminal.printed(two_runs.table(found)), *two_runs.lines(found)):
         say(line)
     with _unwritable(path):

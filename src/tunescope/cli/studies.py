@@ -156,6 +156,7 @@ def anchors(
     command, place = command_line(), side_by_side.place(plan, workers, executor, far_draws.__name__)
     with side_by_side.submitted_told():
         with files.disk_errors_named(folder, files.SAME_COMMAND):
+            page.check_folder(folder, "anchors")
             found = study.study(asked, say, folder, place)
             heading = f"Demonstrations on {found.facts['model']}"
             written = page.write_all(found.findings, folder, "anchors", found.facts, (), command, heading)
