@@ -95,8 +95,9 @@ def check(
     with machine.threads(asked.threads):
         workers = side_by_side.at_once(model, asked.device, asked.processes, 0, HERE, asked.device_map)
         bench = open_bench(asked)
-        longer = facts_of(bench).parts["train"].inputs.p95
-        for line in memory.lines(asked, config_of(model), longer) if longer > memory.TOKENS else ():
+        facts = facts_of(bench)
+        longer = facts.parts["train"].inputs.p95
+        for line in memory.lines(asked, config_of(model), min(longer, facts.positions or longer)):
             say(line)
         for line in lines(bench, workers):
             say(line)
