@@ -282,7 +282,10 @@ def test_a_file_where_the_run_would_go_is_named_and_kept(tunescope, material, tm
     for out in (tmp_path / "run", tmp_path / "run" / "inner"):
         code, _, err = tunescope("compare", material[0], material[1]["train"], "--out", out)
         assert code == 2
-        assert err == f"error: {out} cannot be a folder: a file has that name. Name another: --out FOLDER\n"
+        assert (
+            err == f"error: {tmp_path / 'run'} cannot be a folder: a file has that name. Name another: --out FOLDER\n"
+        )
+        assert tunescope("demo", "--out", out) == (2, "", err)
     assert (tmp_path / "run").read_text() == "mine"
 
 

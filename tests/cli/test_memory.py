@@ -1,5 +1,6 @@
 """What `tunescope check` advises for a model's memory is the first way that the cost model has room for."""
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -45,7 +46,7 @@ def test_the_first_way_that_has_room_is_advised(
 def test_a_model_in_float32_is_tried_in_bfloat16_before_quantised() -> None:
     whole = replace(SMALL, bytes=4)
     assert memory.first_way(LORA, whole, BATCH, 22e9, 1) == {"load": "bfloat16", **SAVING}
-    assert memory.taken({"load": "bfloat16"}, LORA, whole, BATCH, 1) == memory.taken({}, LORA, SMALL, BATCH, 1)
+    assert memory.taken({"load": "bfloat16"}, LORA, whole, BATCH) == memory.taken({}, LORA, SMALL, BATCH)
 
 
 def test_full_tuning_is_neither_sharded_nor_quantised() -> None:
@@ -55,9 +56,9 @@ def test_full_tuning_is_neither_sharded_nor_quantised() -> None:
 def test_weights_of_a_device_are_what_they_weigh() -> None:
     """70 billion in bfloat16 are 141 GB: an eighth on each, two whole layers and the tables."""
     bare = replace(BATCH, rows=8, tokens=1, labelled=8)
-    on_each = memory.taken({"processes": 8}, LORA, LARGE, bare, 8)
+    on_each = memory.taken({"processes": 8}, LORA, LARGE, bare)
     assert on_each == pytest.approx(141.1e9 / 8 + 2 * 1.71e9 + 4.2e9, rel=0.02)
-    whole, quarter = (memory.taken(way, LORA, LARGE, bare, 1) for way in ({}, {"load": "4bit"}))
+    whole, quarter = (memory.taken(way, LORA, LARGE, bare) for way in ({}, {"load": "4bit"}))
     assert whole == pytest.approx(141.1e9, rel=0.01) and quarter == pytest.approx(4.2e9 + 68.5e9 * 0.5625, rel=0.03)
 
 
@@ -77,6 +78,76 @@ def test_the_command_is_printed_and_asks_the_same(monkeypatch: pytest.MonkeyPatc
     assert list(memory.lines(plan, tf.T5Config(), 2000)) == []
     (line,) = memory.lines(plan, tf.T5Config())
     assert line == "memory on paper: not known for models of type 't5'; what a step takes is measured below"
+
+
+def said(plan: Plan, longest: int | None = None) -> list[str]:
+    """What is said of a Llama of 8 billion in bfloat16 that takes 1,024 tokens."""
+    config = tf.LlamaConfig(
+        **{"num_hidden_layers": 32, "hidden_size": 4096, "num_attention_heads": 32, "num_key_value_heads": 8},
+        **{"intermediate_size": 14_336, "vocab_size": 128_256, "dtype": "bfloat16", "max_position_embeddings": 1024},
+    )
+    return list(memory.lines(plan, config, longest))
+
+
+def figures(line: str) -> list[float]:
+    return [float(one) for one in re.findall(r"(?:at most|With) ([\d.]+) GB", line)]
+
+
+ASKED = Plan(model="base", data={"train": "rows.jsonl"}, arms=("lora",), forgetting="none")
+
+
+@pytest.mark.parametrize("room", [30e9, 14.5e9, 12.5e9])
+def test_the_command_that_is_advised_has_the_figure_that_was_told_and_no_other_advice(
+    room: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(memory, "here", lambda device: (room, 1, "a GPU"))
+    (first,) = said(ASKED)
+    load = re.search(r" --load (\S+)", first)
+    typed = replace(ASKED, gradient_checkpointing=" --gradient-checkpointing" in first, load=load[1] if load else "")
+    assert typed != ASKED
+    (again,) = said(typed)
+    assert figures(again) == figures(first)[1:] and again.endswith(
+        f"a GPU has {room / 1e9:.3g} GB to spare: no other option is needed"
+    )
+
+
+def test_what_was_typed_is_counted_and_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "here", lambda device: (12e9, 1, "a GPU"))
+    maps = 32 * (2 * 4096 * 4096 + 2 * 4096 * 1024 + 3 * 4096 * 14_336)  # of Llama's layers
+    plain, fewer = (figures(said(replace(ASKED, load=load))[0])[0] for load in ("", "4bit"))
+    assert plain - fewer == pytest.approx(maps * (2 - 4.5 / 8) / 1e9, abs=0.15)  # three digits are said
+    (added,) = said(replace(ASKED, load="4bit"))
+    assert " --load 4bit" in added and " --gradient-checkpointing" in added
+    (kept,) = said(replace(ASKED, load="8bit"))  # 4 bits would do, and are not what was typed
+    assert "which no way that is known has room in, with what was typed." in kept and "type:" not in kept
+
+
+def test_processes_that_were_typed_are_counted_and_share_a_machine_without_gpus(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(memory, "here", lambda device: (64e9, 4 if device else 1, "a GPU"))
+    whole, copies = (said(replace(ASKED, device="cuda", processes=n, parallel="ddp"))[0] for n in (1, 4))
+    (sharded,) = said(replace(ASKED, device="cuda", processes=4))
+    assert figures(copies)[0] > 16 and figures(sharded)[0] < figures(copies)[0] < figures(whole)[0]
+    (shared,) = said(replace(ASKED, device="cpu", processes=4, parallel="ddp"))
+    assert "each of 4 processes on a GPU has 16 GB to spare" in shared
+
+
+def test_nothing_is_said_of_full_tuning_where_it_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "here", lambda device: (64e9, 1, "a GPU"))
+    assert len(said(replace(ASKED, arms=()))) == 2
+    for typed in ({"load": "4bit"}, {"device": "cuda", "processes": 2}):
+        (line,) = said(replace(ASKED, arms=(), **typed))
+        assert "for a step of full" not in line
+        assert said(replace(ASKED, arms=("full",), **typed)) == []
+
+
+def test_no_row_is_counted_longer_than_the_model_can_take(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "here", lambda device: (64e9, 1, "a GPU"))
+    assert [line.split("; ")[0].rpartition(" rows of ")[2] for line in said(ASKED, 5000)] == ["1024 tokens"]
+    assert said(ASKED, 500) == []  # said already, of 512
+    monkeypatch.setattr(memory, "TOKENS", 2000)
+    assert said(ASKED, 5000) == []
 
 
 def test_full_tuning_that_nobody_named_is_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -122,6 +122,18 @@ def test_what_cannot_be_asked_is_one_clear_line(probe, words, told):
     assert err.startswith("error: ") and err.count("\n") == 1
 
 
+def test_what_others_made_in_the_folder_is_kept(probe, tmp_path):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "picture-of-mine.svg").write_text("mine")
+    for _ in range(2):  # its own page is written again
+        assert probe("prefix_bias", "--text", "w5")[0] == 0
+    assert (tmp_path / "out" / "picture-of-mine.svg").read_text() == "mine"
+    (tmp_path / "out" / "probe.html").write_text("mine")
+    code, _, err = probe("prefix_bias", "--text", "w5")
+    assert code == 2 and "probe.html is there and is not a page of tunescope; move it away, or name another: --" in err
+    assert (tmp_path / "out" / "probe.html").read_text() == "mine"
+
+
 def test_an_artifact_with_nothing_of_the_kind_is_one_clear_line(probe):
     code, _, err = probe("prefix_bias", "--text", "w5 w6", method="lora")
     assert code == 2

@@ -5,7 +5,7 @@ import json
 import pytest
 from report_example import example
 
-from tunescope.cli import comparisons
+from tunescope.cli import comparisons, studies
 from tunescope.errors import UserError
 
 
@@ -67,6 +67,35 @@ def test_what_does_not_go_together_and_damage_are_one_line(runs):
     (runs / "b" / "results.json").write_text('{"version": 1, "arms": [{"status": "done", "runs": 7}]}')
     with pytest.raises(UserError, match=rf"{runs}/b/results\.json does not hold what a comparison writes"):
         comparisons.report(str(runs / "a"), str(runs / "b"))
+
+
+@pytest.mark.parametrize("name", ["results.json", "notes.html", "folder"])
+def test_what_is_no_page_of_two_runs_is_not_written_over(runs, capsys, name):
+    (runs / "notes.html").write_text("<h1>mine</h1>")
+    (runs / "folder").mkdir()
+    out = runs / "a" / name if name == "results.json" else runs / name
+    before = {path: path.read_bytes() for path in runs.rglob("*") if path.is_file()}
+    with pytest.raises(
+        UserError, match=rf"{out} is there and is not a page of two runs; move it away, or .*--out FILE"
+    ):
+        comparisons.report(str(runs / "a"), str(runs / "b"), out=str(out))
+    assert capsys.readouterr().out == ""
+    assert {path: path.read_bytes() for path in runs.rglob("*") if path.is_file()} == before
+
+
+def test_a_page_of_two_runs_is_written_again(runs):
+    for _ in range(2):
+        comparisons.report(str(runs / "a"), str(runs / "b"))
+        comparisons.report(str(runs / "b"), str(runs / "a"), out=str(runs / "b" / "against-a.html"))
+    assert "a against b" in (runs / "b" / "against-a.html").read_text()
+
+
+def test_a_page_that_is_not_of_anchors_is_refused_before_a_model_is_loaded(tmp_path):
+    (tmp_path / "anchors.html").write_text("<h1>mine</h1>")
+    (tmp_path / "rows.jsonl").write_text('{"text": "a", "label": "b"}\n')
+    with pytest.raises(UserError, match=rf"{tmp_path}/anchors\.html is there and is not a page of tunescope; move"):
+        studies.anchors("no-such-model", str(tmp_path / "rows.jsonl"), out=str(tmp_path), workers=1)
+    assert (tmp_path / "anchors.html").read_text() == "<h1>mine</h1>"
 
 
 def test_an_index_is_printed_and_written(runs, capsys):

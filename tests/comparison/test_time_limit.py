@@ -279,8 +279,10 @@ def test_that_minutes_cut_nothing_of_what_was_begun_without_them_is_told_while_i
 def test_check_ends_with_the_command_that_fits(question: Plan) -> None:
     from tunescope.trial.open import open_bench
 
-    told = list(preview.lines(open_bench(replace(question, minutes=0.75))))
-    assert told[-2].startswith("to be done in 0.75 minutes, with 1 worker, it is cut: ") and ", of 3" in told[-2]
+    told = list(preview.lines(open_bench(replace(question, minutes=0.75)), workers=2))
+    (head,) = [line for line in told if line.startswith("a comparison of ")]
+    assert head.endswith(" rows, one run after another:") and [line for line in told if "worker" in line] == told[-2:-1]
+    assert told[-2].startswith("to be done in 0.75 minutes, with 2 workers, it is cut: ") and ", of 3" in told[-2]
     assert told[-1].startswith("for that on this machine, type: tunescope compare ")
     assert Path(told[-1].split()[8]).absolute() == Path(question.model)  # as from here
     assert told[-1].endswith(" --minutes 0.75")

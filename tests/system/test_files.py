@@ -53,7 +53,11 @@ def test_tensor_files_have_the_mode_that_the_umask_says(tmp_path):
         (OSError(errno.EROFS, "Read-only file system"), "writing is not allowed (Read-only file system)"),
         *(
             (OSError(number, os.strerror(number), "a.json"), f"the disk fails ({os.strerror(number)}: a.json)")
-            for number in (errno.EIO, errno.EFBIG, errno.ENAMETOOLONG, errno.ENOENT, errno.ENOTDIR, errno.ESTALE)
+            for number in (errno.EIO, errno.EFBIG, errno.ENAMETOOLONG, errno.ENOENT, errno.ESTALE)
+        ),
+        *(
+            (OSError(number, os.strerror(number), "a.json"), f"a name is taken ({os.strerror(number)}: a.json)")
+            for number in (errno.ENOTDIR, errno.EEXIST, errno.ENOTEMPTY)
         ),
         (RuntimeError("I/O error: Input/output error (os error 5)"), "the disk fails (Input/output error)"),
     ],

@@ -95,8 +95,9 @@ def check(
     with machine.threads(asked.threads):
         workers = side_by_side.at_once(model, asked.device, asked.processes, 0, HERE, asked.device_map)
         bench = open_bench(asked)
-        longer = facts_of(bench).parts["train"].inputs.p95
-        for line in memory.lines(asked, config_of(model), longer) if longer > memory.TOKENS else ():
+        facts = facts_of(bench)
+        longer = facts.parts["train"].inputs.p95
+        for line in memory.lines(asked, config_of(model), min(longer, facts.positions or longer)):
             say(line)
         for line in lines(bench, workers):
             say(line)
@@ -193,9 +194,11 @@ def _two(run: Path, other: Path, results: dict[str, Any], out: str | None) -> No
     from tunescope.report import terminal, two_runs
     from tunescope.system import run_folder
 
+    path = Path(out) if out else other / f"against-{run.resolve().name}.html"
+    with _unwritable(path):
+        two_runs.check_path(path)
     with _damage_named(other):
         found = two_runs.two_runs(results, run_folder.read_results(other), _names(run, other))
-    path = Path(out) if out else other / f"against-{run.resolve().name}.html"
     for line in (terminal.printed(two_runs.table(found)), *two_runs.lines(found)):
         say(line)
     with _unwritable(path):

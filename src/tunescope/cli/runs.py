@@ -7,6 +7,8 @@ from typing import Any
 from tunescope.errors import UserError
 from tunescope.system.say import say
 
+DAY = 24 * 60 * 60  # seconds
+
 
 def work(run: str, /, *, job: str, token: str = "") -> None:
     """Do one job of a run on another machine: what `--executor slurm` hands to each.
@@ -58,10 +60,12 @@ def watch(run: str, /, *, every: float = 5.0) -> None:
     """Say the same again and again, until RUN ends or nobody works on it.
 
     Args:
-        every: seconds.
+        every: seconds, at most a day.
     """
     import time
 
+    if not 0 < every <= DAY:
+        raise UserError(f"--every {every:g} is no pause; give seconds above 0, and at most {DAY}, which are a day.")
     found = _where(run)
     while True:
         told = list(found.lines(Path(run)))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from tunescope.cli.output import check_finished, print_run
 from tunescope.system import ranks
-from tunescope.system.executor import HERE
+from tunescope.system.executor import HERE, check_workers
 from tunescope.system.forkserver import begin
 from tunescope.system.say import say
 
@@ -22,7 +22,11 @@ PRELOAD = "tunescope.comparison.preload"  # what workers import while the comman
 
 
 def begun(model: str, processes: int, workers: int, executor: str) -> None:
-    """Workers that are on this machine begin to import; where several processes are to be begun, it ends."""
+    """Workers that are on this machine begin to import; where several processes are to be begun, it ends.
+
+    Raises UserError for a number below 0 of either.
+    """
+    check_workers(workers)
     if not is_here(executor):
         return
     asked = ranks.count(processes)
@@ -50,6 +54,7 @@ def place(plan: Plan, workers: int, executor: str, preload: str) -> Place:
     from tunescope.system.pieces import Place
     from tunescope.trial.executor_name import parse
 
+    check_workers(workers)
     found = parse(executor)
     if not found.is_remote:
         workers = workers or (1 if plan.device_map else machine.default_workers(plan.model, plan.device))

@@ -44,14 +44,16 @@ def reproduce(
     from tunescope.reproduce.recipe import find, listing
 
     ask = recipe_ask(name or "", options, check=check)
+    used = {"--workers": workers, "--executor": executor != HERE, "--earlier": earlier}
+    unread = used | {"--out": out, "--so-far": so_far}
     if name is None:
-        if typed := given(ask):
-            raise UserError(f"{typed[0].names[0]} is asked of a recipe, and none is named. Type: tunescope reproduce")
+        more = unread | {"--check": check, "--gpu": gpu}
+        if typed := [one.names[0] for one in given(ask)] + [option for option, value in more.items() if value]:
+            raise UserError(f"{typed[0]} is asked of a recipe, and none is named. Type: tunescope reproduce")
         say(listing())
         return
-    used = {"--workers": workers, "--executor": executor != HERE, "--earlier": earlier}
     if check:
-        _refuse_idle("--check, which runs nothing,", used | {"--out": out, "--so-far": so_far})
+        _refuse_idle("--check, which runs nothing,", unread)
         say("\n".join(recipe_estimate.lines(ask, find(name), gpu or "H100")))
         return
     _refuse_idle("reproduce without --check", {"--gpu": gpu})
@@ -154,6 +156,7 @@ def anchors(
     command, place = command_line(), side_by_side.place(plan, workers, executor, far_draws.__name__)
     with side_by_side.submitted_told():
         with files.disk_errors_named(folder, files.SAME_COMMAND):
+            page.check_folder(folder, "anchors")
             found = study.study(asked, say, folder, place)
             heading = f"Demonstrations on {found.facts['model']}"
             written = page.write_all(found.findings, folder, "anchors", found.facts, (), command, heading)

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass, field
-from os import replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 from tunescope.comparison.progress import duration
-from tunescope.system import files
+from tunescope.system import passing_json
 
 FILE = "status.json"
 EVERY = 2.0  # seconds
@@ -91,7 +88,7 @@ class Board:
     def write(self, state: str = "") -> None:
         """state: running or finished, at once; "" is running, when it is time.
 
-        Of use while it is new: it is not synced, and a disk that does not take it stops nothing.
+        A disk that does not take it stops nothing.
         """
         if state == "" and self.clock() - self.written < EVERY:
             return
@@ -104,10 +101,7 @@ class Board:
             "jobs": self.jobs,
             "arms": rows,
         }
-        made = files.beside(self.folder / FILE)
-        with suppress(OSError):
-            made.write_text(json.dumps(told))
-            replace(made, self.folder / FILE)
+        passing_json.put(self.folder / FILE, told)
 
     def whole(self) -> str:
         return whole(list(self.rows.values()), self.slots)

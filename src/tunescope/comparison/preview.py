@@ -87,7 +87,7 @@ def _estimated(bench: Bench, workers: int) -> Iterator[str]:
     past = f" and up to {plan.past} beyond these" if plan.past else ""
     yield (
         f"a comparison of {len(plan.seeds)} seeds, {len(plan.rates) or plan.trials} learning rates{past} and "
-        f"{plan.settings.steps} steps of {plan.settings.batch_size} rows, with 1 worker:"
+        f"{plan.settings.steps} steps of {plan.settings.batch_size} rows, one run after another:"
     )
     found = []
     for one in estimates(bench):

@@ -24,6 +24,7 @@ from tunescope.comparison.standing import best_on_dev
 from tunescope.errors import UserError
 from tunescope.report.verdict.verdict import decide
 from tunescope.system import far_jobs, machine, ranks, run_folder, sealed_json
+from tunescope.system.executor import check_workers
 from tunescope.system.lock import locked
 from tunescope.system.say import say
 from tunescope.trial import begun_with, executor_name, moved_files
@@ -43,11 +44,7 @@ class Stopped(KeyboardInterrupt):
 def checked(question: Plan, folder: Path, executor: str, workers: int, by_name: bool, quiet: bool) -> Execution:
     """Where the jobs run. Raises UserError for what does not go there."""
     found = executor_name.parse(executor)
-    if workers < (0 if found.is_remote else 1):
-        raise UserError(
-            f"--workers {workers} is too small; give 1 or more, or on the command line 0, the default, for as many "
-            "as there is room for."
-        )
+    check_workers(workers, 0 if found.is_remote else 1)
     processes = ranks.count(question.processes)
     if processes > 1 and (workers > 1 or found.is_remote):
         asked = f"--executor {executor}" if found.is_remote else f"--workers {workers}"

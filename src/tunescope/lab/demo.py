@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, TypedDict
 
 from tunescope.lab.worlds.manifest import NAME
 from tunescope.lab.worlds.world import Part, World, rows, write
+from tunescope.system.files import make_folder
 from tunescope.system.say import say
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ class DemoSetup:
 
 def prepare(folder: Path, from_scratch: bool = False) -> DemoSetup:
     """The setup, with its data in ``folder``; from scratch the model too is made there, which takes minutes."""
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     model = scratch_model(folder / "model") if from_scratch else PACKAGED
     return DemoSetup(model=model, tasks=tuple(task(folder, name) for name in QUESTIONS))
 

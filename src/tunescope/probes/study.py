@@ -61,6 +61,9 @@ def run(request: ProbeRequest) -> tuple[Finding, Path]:
         UserError: there is no such probe; the model, artifact, file or a text cannot be used; the artifact has
             nothing of the kind that the probe looks at; the family's attention is not reached.
     """
+    folder = Path(request.out) if request.out else Path("runs") / f"probe-{request.probe}"
+    with files.disk_errors_named(folder, files.SAME_COMMAND):
+        findings_page.check_folder(folder, "probe")
     module = plugins.load(LOOKS, known_probe(request.probe))
     if not callable(getattr(module, "look", None)):
         raise UserError(f"probes/looks/{request.probe}.py has no function look(seen) -> Finding.")
@@ -85,7 +88,6 @@ def run(request: ProbeRequest) -> tuple[Finding, Path]:
         "rows": len(texts),
         **machine.versions(),
     }
-    folder = Path(request.out) if request.out else Path("runs") / f"probe-{request.probe}"
     with files.disk_errors_named(folder, files.SAME_COMMAND):
         return finding, findings_page.write(finding, folder, facts, texts, request.command)
 

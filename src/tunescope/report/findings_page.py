@@ -15,7 +15,7 @@ from rich.text import Text
 from tunescope.report import text
 from tunescope.report.drawing import number
 from tunescope.report.finding import AttentionMap, Cell, Finding, Pair
-from tunescope.report.page import file, policy, template
+from tunescope.report.page import check_own, file, policy, template
 from tunescope.report.pictures import draw
 from tunescope.system import files
 
@@ -76,6 +76,13 @@ def shown(cell: Cell) -> str:
     return str(cell) if isinstance(cell, int) else number(cell)
 
 
+def check_folder(folder: Path, name: str) -> None:
+    """UserError where the folder has a NAME.html that is none of ours."""
+    check_own(
+        folder / f"{name}.html", '<p class="brand">tunescope</p>', "a page of tunescope", "name another: --out FOLDER"
+    )
+
+
 def write(
     finding: Finding, folder: Path, facts: Mapping[str, Any], texts: Sequence[str] = (), command: str = ""
 ) -> Path:
@@ -94,7 +101,7 @@ def write_all(
 ) -> Path:
     """NAME.html, FINDING.json for each and picture-N.svg in the folder, in the place of earlier ones; the page."""
     files.make_folder(folder)
-    for old in (*folder.glob("picture-*.svg*"), *folder.glob("*.json.tmp-*"), *folder.glob("*.html.tmp-*")):
+    for old in (*folder.glob("picture-[0-9]*.svg*"), *folder.glob("*.json.tmp-*"), *folder.glob("*.html.tmp-*")):
         old.unlink()
     pictures = [picture for finding in findings.values() for picture in finding.pictures]
     for index, picture in enumerate(pictures, 1):

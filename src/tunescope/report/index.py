@@ -14,7 +14,7 @@ from markupsafe import Markup
 
 from tunescope.errors import UserError
 from tunescope.report import superglue, text
-from tunescope.report.page import file, policy, template
+from tunescope.report.page import check_own, file, policy, template
 from tunescope.report.view import View, view
 from tunescope.system import files, run_folder
 
@@ -102,8 +102,7 @@ def _superglue(found: Sequence[Json]) -> list[dict[str, Any]]:
 def write(folder: Path) -> Path:
     """FOLDER/index.html; UserError as `entries`, and where the folder holds another file of that name."""
     path, found = folder / NAME, entries(folder)
-    if path.exists() and b"tunescope index" not in path.read_bytes()[:2000]:
-        raise UserError(f"{path} is there and is not an index of runs; move it away, or index another folder.")
+    check_own(path, "tunescope index", "an index of runs", "index another folder")
     files.put(path, html(found, folder.resolve().name).encode())
     return path
 

@@ -12,6 +12,7 @@ from typing import Any
 from jinja2 import Environment, FunctionLoader
 from markupsafe import Markup
 
+from tunescope.errors import UserError
 from tunescope.report import charts, pictures, text
 from tunescope.report.answers import answers
 from tunescope.report.finding import AttentionMap, HeatMap, Pair, Picture
@@ -20,6 +21,8 @@ from tunescope.report.outputs import outputs
 from tunescope.report.use import use
 from tunescope.report.view import View, view
 from tunescope.system import files as whole
+
+HEAD = 2**16  # bytes of a page, with its style and the first lines behind it
 
 
 def write(results: dict[str, Any], path: str | Path) -> Path:
@@ -32,6 +35,17 @@ def write(results: dict[str, Any], path: str | Path) -> Path:
     written = html(results)
     whole.put(path, written.encode())
     return path
+
+
+def check_own(path: Path, mark: str, what: str, instead: str) -> None:
+    """UserError where the path is there and is no page with the mark: what another made is not written over."""
+    if not path.exists():
+        return
+    if path.is_file():
+        with path.open("rb") as page:
+            if mark.encode() in page.read(HEAD):
+                return
+    raise UserError(f"{path} is there and is not {what}; move it away, or {instead}.")
 
 
 def html(results: dict[str, Any]) -> str:

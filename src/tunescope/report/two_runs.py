@@ -13,7 +13,7 @@ from rich.text import Text
 
 from tunescope.data import scores
 from tunescope.report import text
-from tunescope.report.page import file, policy, template
+from tunescope.report.page import check_own, file, policy, template
 from tunescope.report.verdict import stats
 from tunescope.report.view import View, view
 from tunescope.system import files
@@ -227,6 +227,11 @@ def html(found: TwoRuns) -> str:
         policy=policy(style), style=Markup(style), found=found, rows=found.changed[:ROWS]
     )
     return made
+
+
+def check_path(path: Path) -> None:
+    """UserError where the path is there and is no page of two runs."""
+    check_own(path, '<p class="about">two runs</p>', "a page of two runs", "name another: --out FILE.html")
 
 
 def write(found: TwoRuns, path: Path) -> Path:

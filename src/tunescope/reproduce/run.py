@@ -23,7 +23,7 @@ from tunescope.reproduce.recipe import Found, Recipe, Settings, check, find
 from tunescope.reproduce.show import as_json, as_text
 from tunescope.system import files, job_folder, run_folder, sealed_json
 from tunescope.system.crew import KILLED, Crew, crew
-from tunescope.system.executor import HERE, Executor
+from tunescope.system.executor import HERE, Executor, check_workers
 from tunescope.system.lock import locked
 from tunescope.system.pieces import Place
 from tunescope.system.say import say
@@ -42,9 +42,10 @@ def reproduce(
 
     Raises:
         Submitted: the executor has a queue that is not waited for; the same command goes on.
-        UserError: no such recipe, an option it does not take, a folder that is in use or holds another configuration, a
-            full disk, or a piece whose process was killed twice.
+        UserError: no such recipe, an option it does not take, workers below 0, a folder that is in use or holds another
+            configuration, a full disk, or a piece whose process was killed twice.
     """
+    check_workers(workers)
     recipe, place = find(ask.name), parse(executor)
     check(ask, recipe)
     settings = recipe.settings(ask)

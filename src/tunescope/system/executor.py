@@ -12,10 +12,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
+from tunescope.errors import UserError
 from tunescope.system import plugins
 
 FOLDER = "system.executors"
 HERE = "local"
+
+
+def check_workers(workers: int, least: int = 0) -> None:
+    """UserError for fewer than the least; 0 are as many as there is room for, where that is looked for."""
+    if workers < least:
+        raise UserError(
+            f"--workers {workers} is too small; give 1 or more, or on the command line 0, the default, for as many "
+            "as there is room for."
+        )
 
 
 @dataclass(frozen=True)

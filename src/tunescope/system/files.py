@@ -134,11 +134,14 @@ def _sync_all(folder: Path) -> None:
 
 
 def make_folder(path: Path) -> None:
-    """`path` is a folder, and those above it are, also after a power cut."""
+    """`path` is a folder, and those above it are, also after a power cut. UserError where a file has that name."""
     if path.is_dir():
         return
     make_folder(path.parent)
-    path.mkdir(exist_ok=True)
+    try:
+        path.mkdir(exist_ok=True)
+    except (FileExistsError, NotADirectoryError):
+        raise UserError(f"{path} cannot be a folder: a file has that name. Name another: --out FOLDER") from None
     with suppress(PermissionError):  # a folder that may be passed through, and not listed
         sync(path.parent)
 
@@ -255,7 +258,8 @@ def disk_problem(problem: Exception) -> str | None:
     if number in FORBIDDEN:
         return f"writing is not allowed ({os.strerror(number)})"
     name = getattr(problem, "filename", None)
-    return f"the disk fails ({os.strerror(number)}{f': {name}' if name else ''})"
+    what = "a name is taken" if number in TAKEN else "the disk fails"
+    return f"{what} ({os.strerror(number)}{f': {name}' if name else ''})"
 
 
 def _number(problem: Exception) -> int | None:

@@ -16,13 +16,13 @@ import secrets
 import socket
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tunescope.errors import UserError
-from tunescope.system import files, lease, sealed_json
+from tunescope.system import files, lease, passing_json, sealed_json
 
 DEATHS = 3  # make a failed job
 
@@ -92,11 +92,7 @@ class JobFolder:
         return len(list(self.path.glob("death-*")))
 
     def put_progress(self, value: Mapping[str, Any]) -> None:
-        """Of use while it is new, so it is not synced."""
-        made = files.beside(self.path / "progress.json")
-        with suppress(OSError):
-            made.write_text(json.dumps(value))
-            os.replace(made, self.path / "progress.json")
+        passing_json.put(self.path / "progress.json", value)
 
     def progress(self) -> dict[str, Any] | None:
         try:

@@ -31,10 +31,7 @@ def locked(folder: Path, say: Callable[[str], None] = print) -> Iterator[None]:
     the kernel, for those may be missing or hold for one host alone on network file systems.
     """
     lock, is_new = folder / "LOCK", not folder.exists()
-    try:
-        files.make_folder(folder)
-    except (FileExistsError, NotADirectoryError):
-        raise UserError(f"{folder} cannot be a folder: a file has that name. Name another: --out FOLDER") from None
+    files.make_folder(folder)
     marker = SoftFileLock(folder / MARKER, timeout=PATIENCE, poll_interval=PATIENCE / 6)
     _drop_empty(folder / MARKER)
     try:

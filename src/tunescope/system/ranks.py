@@ -42,8 +42,10 @@ def begun_count() -> int:
 def count(asked: int) -> int:
     """How many processes work on it: as asked, where torchrun has not begun another number; 0 takes what there is.
 
-    Raises UserError for another WORLD_SIZE than was asked for.
+    Raises UserError for a number below 0, and for another WORLD_SIZE than was asked for.
     """
+    if asked < 0:
+        raise UserError(f"--processes {asked} is too small; give a whole number of 0 or more.")
     if not is_begun():
         if not asked and "ACCELERATE_MIXED_PRECISION" in os.environ:
             warnings.warn(

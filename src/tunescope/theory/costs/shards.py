@@ -24,7 +24,7 @@ def memory(method: Method, shape: Shape, batch: Batch, devices: int) -> Memory:
         raise UserError(
             "The cost model shards a frozen model: full tuning changes parameters, of which each has a part."
         )
-    own = _part(batch, devices)
+    own = part(batch, devices)
     tables = shape.head * (1 if shape.tied else 2) + shape.positions * shape.width
     layer = (shape.parameters - tables) / shape.layers
     return Memory(
@@ -50,7 +50,7 @@ def seconds(method: Method, shape: Shape, batch: Batch, machine: Machine) -> flo
         machine.memory,
         machine.host_memory,
     )
-    work = training.seconds(method, shape, _part(batch, machine.devices), one)
+    work = training.seconds(method, shape, part(batch, machine.devices), one)
     passes = 2 if method.kind == "soft" else 1
     taken = 2 * passes * shape.bytes * shape.parameters * (machine.devices - 1) / machine.devices
     return max(work, taken / machine.link) + machine.all_reduce(4 * trained(method, shape))
@@ -61,7 +61,7 @@ def fits(method: Method, shape: Shape, batch: Batch, machine: Machine) -> bool:
     return memory(method, shape, batch, machine.devices).total <= USABLE * machine.memory
 
 
-def _part(batch: Batch, devices: int) -> Batch:
+def part(batch: Batch, devices: int) -> Batch:
     """Each device's rows, as many as the one with most has."""
     at_least(1, batch, ("rows",))
     rows = -(-batch.rows // devices)
