@@ -72,6 +72,13 @@ class Patched:
         with torch.no_grad():
             self.put(self._values())
 
+    def read(self, *_: object) -> None:
+        """For a state dict of the model or of a part of it: the parameters are what the tensors make of them by now."""
+        made = self._watch.trace(self._held(), begins=True)
+        if made is None or made != self._made:
+            self.anew()
+            self._made = made
+
     def enter(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if module in self._inside:  # an interrupt cut its last call short, for which torch calls no hook
             self._inside.clear()
@@ -90,8 +97,10 @@ class Patched:
         """
         if are_tuned(*(tensors for _, tensors in self.changes)):
             return None
-        held = [value for _, tensors in self.changes for value in tensors.values()]
-        return self._watch.trace(held, begins=begins)
+        return self._watch.trace(self._held(), begins=begins)
+
+    def _held(self) -> list[Tensor]:
+        return [value for _, tensors in self.changes for value in tensors.values()]
 
     def leave(self, module: nn.Module, _args: object, _output: object) -> None:
         if module in self._inside:
@@ -122,8 +131,8 @@ class Patched:
 def patched(model: PreTrainedModel, changes: list[tuple[PatchDelta, Params]]) -> Iterator[Patched | None]:
     """Parameters stand changed in their modules, made anew for every forward pass that trains; put back afterwards.
 
-    They stay in place between passes, for gradient checkpointing reads them again on the way back, and `fingerprint`
-    finds the base's own under ORIGINALS.
+    So they are for a state dict. They stay in place between passes, for gradient checkpointing reads them again on the
+    way back, and `fingerprint` finds the base's own under ORIGINALS.
     """
     if not changes:
         yield None
@@ -136,6 +145,7 @@ def patched(model: PreTrainedModel, changes: list[tuple[PatchDelta, Params]]) ->
         for module in dict.fromkeys([model, model.base_model, *anatomy(model).entries.values()]):
             handles.append(module.register_forward_pre_hook(uncompiled(stands.enter), with_kwargs=True))
             handles.append(module.register_forward_hook(uncompiled(stands.leave), always_call=True))
+            handles.append(module.register_state_dict_pre_hook(stands.read))
         yield stands
     finally:
         for handle in handles:
