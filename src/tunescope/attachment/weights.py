@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from tunescope.attachment.guards.changes import Watch
 from tunescope.attachment.guards.compiled import uncompiled
+from tunescope.attachment.guards.own_weights import kept
 from tunescope.attachment.site_hooks import are_tuned
 from tunescope.methods.artifact import Params, PatchDelta
 from tunescope.models.anatomy import anatomy, argument_names
@@ -71,6 +72,13 @@ class Patched:
         self._made = None
         with torch.no_grad():
             self.put(self._values())
+
+    def modules(self) -> set[nn.Module]:
+        """Those whose parameters stand changed."""
+        return {module for name in self.base for module, _ in self._places[name]}
+
+    def told(self) -> str:
+        return ", ".join(str(spec) for spec, _ in self.changes)
 
     def read(self, *_: object) -> None:
         """For a state dict of the model or of a part of it: the parameters are what the tensors make of them by now."""
@@ -146,7 +154,8 @@ def patched(model: PreTrainedModel, changes: list[tuple[PatchDelta, Params]]) ->
             handles.append(module.register_forward_pre_hook(uncompiled(stands.enter), with_kwargs=True))
             handles.append(module.register_forward_hook(uncompiled(stands.leave), always_call=True))
             handles.append(module.register_state_dict_pre_hook(stands.read))
-        yield stands
+        with kept(model, stands.modules(), stands.told(), stands.anew):
+            yield stands
     finally:
         for handle in handles:
             handle.remove()
