@@ -93,3 +93,58 @@ def test_a_whole_state_dict_with_what_is_registered_in_it_brings_that_back(given
         model.load_state_dict(state)
         assert as_before(model, state) and torch.equal(model(text).logits, logits)
     assert as_before(model, before)
+
+
+def written(model: Any) -> None:
+    with torch.no_grad():
+        model.transformer.h[0].mlp.c_fc.bias.mul_(1.1)
+
+
+LOST = r"'h.0.mlp.c_fc.bias' of the model was written into while .* stands changed there, and that is lost. detach\(\)"
+
+
+@pytest.mark.parametrize("given", ["full", "bias"])
+@pytest.mark.parametrize("then", ["a pass", "a state dict", "in_place()", "detach()"])
+def test_what_is_written_into_what_stands_changed_is_not_lost_without_a_word(given: str, then: str) -> None:
+    model, text = tiny.make("gpt2"), tiny.ids(2)
+    before, tuned = states(model), ts.attach(model, *tiny.away(model, given, 0))
+    logits = model(text).logits
+    written(model)
+    assert not torch.equal(model(text).logits, logits)  # so far it acts
+    with torch.no_grad():
+        for value in tuned.parameters():
+            value.mul_(2)
+    changes = [value.clone() for value in tuned.parameters()]
+    if then == "detach()" or (given, then) == ("bias", "in_place()"):  # of Full alone
+        with pytest.warns(ts.errors.Note, match=LOST):
+            tuned.detach()
+    else:
+        with pytest.raises(ts.UserError, match=LOST), tuned.in_place() if then == "in_place()" else nullcontext():
+            model(text) if then == "a pass" else model.state_dict()
+        with pytest.warns(ts.errors.Note, match=LOST):
+            tuned.detach()
+    assert all(map(torch.equal, tuned.parameters(), changes))
+    assert as_before(model, before)
+
+
+def test_nor_while_it_is_tuned() -> None:
+    model, text = tiny.make("gpt2"), tiny.ids(2)
+    tuned = ts.attach(model, ts.Full()).train()
+    model(text)
+    written(model)
+    with pytest.raises(ts.UserError, match=LOST):
+        model(text)
+    with pytest.warns(ts.errors.Note, match=LOST):
+        tuned.detach()
+
+
+def test_what_is_there_already_may_be_written_and_what_nothing_changes_stays_written() -> None:
+    model, other, text = tiny.make("gpt2"), tiny.make("gpt2"), tiny.ids(2)
+    with ts.attach(model, ts.Bias()) as tuned:
+        tuned.train()
+        for one in (model, other):
+            with torch.no_grad():
+                one.transformer.h[0].mlp.c_fc.weight.mul_(1.1)
+                one.transformer.h[0].mlp.c_fc.bias.copy_(one.transformer.h[0].mlp.c_fc.bias.clone())  # as DDP does
+        torch.testing.assert_close(model(text).logits, other(text).logits)
+    assert as_before(model, states(other))
