@@ -3,7 +3,7 @@
 import copy
 import gc
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -496,14 +496,22 @@ def test_a_model_does_not_lose_what_is_attached_by_being_saved_or_copied(arm: st
     assert type(copy.deepcopy(model)) is type(model)
 
 
-def test_what_is_tuned_in_the_model_s_own_parameters_is_saved_with_them(tmp_path: Path) -> None:
-    model = tiny.make("llama")
+@pytest.mark.parametrize("way", ["full", "in_place", "bias"])
+def test_what_is_tuned_in_the_model_s_own_parameters_is_saved_with_them(way: str, tmp_path: Path) -> None:
+    model = tiny.make("gpt2", dtype=torch.bfloat16 if way == "in_place" else torch.float32)
     given = tiny.batch(model)
-    with ts.attach(model, *tiny.away(model, "full")):
-        expected = model(**given).logits
-        model.save_pretrained(tmp_path)
-    again = type(model).from_pretrained(tmp_path, dtype=torch.float64)
-    torch.testing.assert_close(again(**given).logits, expected, rtol=0, atol=1e-12)
+    tuned = ts.attach(model, ts.Bias() if way == "bias" else ts.Full())
+    with tuned, tuned.in_place() if way == "in_place" else nullcontext():
+        optimizer = torch.optim.AdamW(tuned.train().parameters(), lr=0.01)
+        model(**given, labels=given["input_ids"]).loss.backward()
+        optimizer.step()
+        model.save_pretrained(tmp_path)  # no pass was made since the step
+        base = {name: value.clone() for name, value in model.base_model.state_dict().items()}
+        with torch.no_grad():
+            expected = model(**given).logits
+    again = type(model).from_pretrained(tmp_path, dtype=model.dtype).eval()
+    assert torch.equal(again(**given).logits, expected)
+    assert all(torch.equal(value, base[name]) for name, value in again.base_model.state_dict().items())
     with pytest.raises(AssertionError):
         torch.testing.assert_close(model(**given).logits, expected)
 

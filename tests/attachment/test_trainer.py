@@ -238,6 +238,25 @@ def test_accelerate_saves_and_loads_what_is_tuned_beside_the_base(tmp_path: Path
         assert torch.equal(model(**given).logits, wanted)
 
 
+@pytest.mark.parametrize("is_banked", [False, True])
+def test_what_is_attached_twice_is_saved_and_loaded(is_banked: bool, tmp_path: Path) -> None:
+    model = tiny.make("gpt2")
+    (shared,), (own,) = tiny.away(model, "soft:length=2", 0), tiny.away(model, "lora:rank=2", 1)
+    given = [ts.Bank({"anna": [shared, own], "ben": [shared]})] if is_banked else [own, own]
+    with ts.attach(model, *given) as tuned, tuned.registered():
+        before = snapshot(tuned)
+        model.save_pretrained(tmp_path)
+        state = load_file(tmp_path / "model.safetensors")
+        assert {name.removeprefix("tunescope."): value.shape for name, value in state.items()} == {
+            name: value.shape for name, value in before.items()
+        }
+        with torch.no_grad():
+            for value in tuned.parameters():
+                value += 1
+        model.load_state_dict(state, strict=False)
+        assert all(torch.equal(value, before[name]) for name, value in tuned.named_parameters().items())
+
+
 def test_a_state_dict_of_the_whole_model_still_loads_as_a_whole() -> None:
     model = tiny.make("gpt2")
     with ts.attach(model, *tiny.away(model, "lora:rank=2", 0)) as tuned, tuned.registered():

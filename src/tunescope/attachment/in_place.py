@@ -30,6 +30,7 @@ def whole(stands: Patched) -> Iterator[None]:
     checkpoint's file where its type is theirs; of a GPU beside it, in the host's. They are the same to the bit
     afterwards. What was added to them and what was trained differ by a unit in the last place of the larger at most.
     """
+    stands.check_unwritten()
     ((_, tensors),) = stands.changes
     own = {name: stands.base[name] for name in tensors}
     where = {name: value.device for name, value in own.items()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -11,7 +12,9 @@ from torch import Tensor, nn
 
 from tunescope.attachment.guards.changes import Watch
 from tunescope.attachment.guards.compiled import uncompiled
+from tunescope.attachment.guards.own_weights import kept
 from tunescope.attachment.site_hooks import are_tuned
+from tunescope.errors import Note, UserError
 from tunescope.methods.artifact import Params, PatchDelta
 from tunescope.models.anatomy import anatomy, argument_names
 from tunescope.models.fingerprint import ORIGINALS, REGISTERED
@@ -60,17 +63,35 @@ class Patched:
         self._inside: list[nn.Module] = []
         self._watch = Watch(None)
         self._made: int | None = None
+        self._placed: dict[str, tuple[Tensor, int]] = {}  # sums that stand in the model, in the version that was put
 
     def put(self, values: Mapping[str, Any]) -> None:
         for name, value in values.items():
             for module, attribute in self._places[name]:
                 module._parameters[attribute] = value
+        own = {} if self.is_whole else values  # which an optimizer writes
+        self._placed = {name: (value, value._version) for name, value in own.items() if not value.is_inference()}
 
     def anew(self) -> None:
         """Changed parameters stand in the model from here on, without gradients."""
         self._made = None
         with torch.no_grad():
             self.put(self._values())
+
+    def modules(self) -> set[nn.Module]:
+        """Those whose parameters stand changed."""
+        return {module for name in self.base for module, _ in self._places[name]}
+
+    def told(self) -> str:
+        return ", ".join(str(spec) for spec, _ in self.changes)
+
+    def read(self, *_: object) -> None:
+        """For a state dict of the model or of a part of it: the parameters are what the tensors make of them by now."""
+        made = self._watch.trace(self._held(), begins=True)
+        if made is None or made != self._made:
+            self.check_unwritten()
+            self.anew()
+            self._made = made
 
     def enter(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if module in self._inside:  # an interrupt cut its last call short, for which torch calls no hook
@@ -80,8 +101,31 @@ class Patched:
             begins = not seen_by(dict(zip(argument_names(module), args, strict=False)) | kwargs)
             made = self._state(begins=begins)
             if made is None or made != self._made:
+                self.check_unwritten()
                 self.put(self._values())
                 self._made = made
+
+    def check_unwritten(self) -> None:
+        """UserError where something else wrote into sums that stand in the model, which are about to be replaced."""
+        if (told := self.written()) is not None:
+            raise UserError(told)
+
+    def written(self) -> str | None:
+        """What else wrote into sums, told; None where nothing did, or what is there already (DDP, as it begins)."""
+        moved = {name: value for name, (value, version) in self._placed.items() if value._version != version}
+        moved = {name: value for name, value in moved.items() if self._standing(name) is value}
+        if not moved:
+            return None
+        with torch.no_grad():
+            values = self._values()
+            lost = [name for name, value in moved.items() if not torch.equal(value, values[name])]
+        if not lost:
+            return None
+        more = f" and {len(lost) - 1} more" if len(lost) > 1 else ""
+        return (
+            f"{lost[0]!r}{more} of the model was written into while {self.told()} stands changed there, and that is "
+            "lost. detach(), write, and attach again; an optimizer takes tuned.parameters()."
+        )
 
     def _state(self, *, begins: bool) -> int | None:
         """Another after any change of the tensors; None while they are tuned.
@@ -90,8 +134,10 @@ class Patched:
         """
         if are_tuned(*(tensors for _, tensors in self.changes)):
             return None
-        held = [value for _, tensors in self.changes for value in tensors.values()]
-        return self._watch.trace(held, begins=begins)
+        return self._watch.trace(self._held(), begins=begins)
+
+    def _held(self) -> list[Tensor]:
+        return [value for _, tensors in self.changes for value in tensors.values()]
 
     def leave(self, module: nn.Module, _args: object, _output: object) -> None:
         if module in self._inside:
@@ -122,8 +168,8 @@ class Patched:
 def patched(model: PreTrainedModel, changes: list[tuple[PatchDelta, Params]]) -> Iterator[Patched | None]:
     """Parameters stand changed in their modules, made anew for every forward pass that trains; put back afterwards.
 
-    They stay in place between passes, for gradient checkpointing reads them again on the way back, and `fingerprint`
-    finds the base's own under ORIGINALS.
+    So they are for a state dict. They stay in place between passes, for gradient checkpointing reads them again on the
+    way back, and `fingerprint` finds the base's own under ORIGINALS.
     """
     if not changes:
         yield None
@@ -136,16 +182,22 @@ def patched(model: PreTrainedModel, changes: list[tuple[PatchDelta, Params]]) ->
         for module in dict.fromkeys([model, model.base_model, *anatomy(model).entries.values()]):
             handles.append(module.register_forward_pre_hook(uncompiled(stands.enter), with_kwargs=True))
             handles.append(module.register_forward_hook(uncompiled(stands.leave), always_call=True))
-        yield stands
+            handles.append(module.register_state_dict_pre_hook(stands.read))
+        with kept(model, stands.modules(), stands.told(), stands.anew):
+            yield stands
     finally:
         for handle in handles:
             handle.remove()
+        lost = None
         try:
             stands.follow()
+            lost = stands.written()
         finally:
             stands.put(stands.base)
             stands.stands = False
             model.base_model.__dict__.pop(ORIGINALS, None)
+        if lost is not None:
+            warnings.warn(Note(lost), stacklevel=2)
 
 
 def changed(base: dict[str, Tensor], changes: list[tuple[PatchDelta, Params]]) -> dict[str, Tensor]:

@@ -75,8 +75,7 @@ def _instead(model: PreTrainedModel, tree: nn.Module) -> dict[str, Any]:
 
         if is_main_process:
             Path(folder).mkdir(parents=True, exist_ok=True)
-            held = {f"{REGISTERED}.{name}": value.contiguous() for name, value in tree.state_dict().items()}
-            save_file(held, Path(folder) / WEIGHTS, metadata={"format": "pt"})
+            save_file(_apart(tree), Path(folder) / WEIGHTS, metadata={"format": "pt"})
 
     def load_state_dict(_self: object, state: Mapping[str, Tensor], *args: Any, **kwargs: Any) -> Any:
         if not all(name.startswith(f"{REGISTERED}.") for name in state):
@@ -99,6 +98,17 @@ def _instead(model: PreTrainedModel, tree: nn.Module) -> dict[str, Any]:
     }
     # Trainer refuses a quantised model unless it is told that there are adapters on it
     return own | ({"_hf_peft_config_loaded": True} if getattr(model, "is_quantized", False) else {})
+
+
+def _apart(tree: nn.Module) -> dict[str, Tensor]:
+    """By name, in memory of its own each, as a file of safetensors has it: what is attached twice is twice in it."""
+    held: dict[str, Tensor] = {}
+    seen: set[int] = set()
+    for name, value in tree.named_parameters(remove_duplicate=False):
+        whole = value.detach().contiguous()
+        held[f"{REGISTERED}.{name}"] = whole.clone() if id(value) in seen else whole
+        seen.add(id(value))
+    return held
 
 
 def check_state(state: Mapping[str, Tensor], tree: nn.Module) -> None:
