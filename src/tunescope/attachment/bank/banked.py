@@ -23,7 +23,8 @@ from tunescope.attachment.embeddings import embeddings_joined
 from tunescope.attachment.guards.activations import lean_activations
 from tunescope.attachment.guards.changes import Watch
 from tunescope.attachment.guards.checkpointing import check_stands, recomputed
-from tunescope.attachment.guards.compiled import compiled_anew, uncompiled
+from tunescope.attachment.guards.compiled import compiled_anew, forward_within, uncompiled
+from tunescope.attachment.guards.continuous import one_batch_at_a_time
 from tunescope.attachment.guards.four_bit import unpacked
 from tunescope.attachment.guards.mamba_kernels import unfused
 from tunescope.attachment.guards.marks import check_bare, marked, standing_in
@@ -91,6 +92,7 @@ class Banked(Held):
         enter(lean_activations(self.model))
         enter(unfused(self.model))
         enter(switched(self.model))
+        enter(one_batch_at_a_time(self.model, "the bank", "model.generate(..., rows=[...])"))
         enter(self._turns.taken([self.model, self.model.base_model, *anatomy(self.model).entries.values()]))
         enter(self._rows_of_calls())
         self._stack.callback(self._rest)
@@ -156,7 +158,7 @@ class Banked(Held):
             model.register_forward_hook(after, always_call=True),
         ]
         inner: Any = getattr(model, "generate", None)
-        own = {"forward": uncompiled(model.forward)}  # hooks change with the rows, which it would not see
+        own = {"forward": forward_within(model, uncompiled)}  # hooks change with the rows, which it would not see
         if hasattr(type(model), "generate"):
             own["generate"] = generate
         try:

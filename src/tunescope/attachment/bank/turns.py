@@ -5,12 +5,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from functools import wraps
+from functools import partial, wraps
 from typing import Any
 
 from torch import nn
 
-from tunescope.attachment.guards.compiled import uncompiled
+from tunescope.attachment.guards.compiled import forward_within, uncompiled
 from tunescope.attachment.guards.marks import standing_in
 
 
@@ -34,7 +34,7 @@ class Turns:
         try:
             with ExitStack() as stack:
                 for one in distinct:
-                    stack.enter_context(standing_in(one, {"forward": uncompiled(self._left(one))}))
+                    stack.enter_context(standing_in(one, {"forward": forward_within(one, partial(self._left, one))}))
                 yield
         finally:
             for handle in (*begins, *self._ends.values()):
@@ -68,9 +68,8 @@ class Turns:
         finally:
             self.lock.release()
 
-    def _left(self, module: nn.Module) -> Callable[..., Any]:
+    def _left(self, module: nn.Module, inner: Callable[..., Any]) -> Callable[..., Any]:
         """The `forward` of a module, which ends the turn where an interrupt cuts it short: torch calls no hook then."""
-        inner = module.forward
 
         @wraps(inner)
         def forward(*args: Any, **kwargs: Any) -> Any:
@@ -82,4 +81,4 @@ class Turns:
                 self._end(module)
                 raise
 
-        return forward
+        return uncompiled(forward)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import wraps
-from types import CodeType
+from functools import partial, wraps
+from types import CodeType, MethodType
 from typing import Any, TypeVar, cast
 
 import torch
@@ -19,6 +19,17 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 def uncompiled(function: Function) -> Function:
     """The function, run as it stands where torch compiles what is around it."""
     return cast(Function, torch.compiler.disable(function))  # type: ignore[no-untyped-call]
+
+
+def forward_within(module: nn.Module, around: Callable[[Callable[..., Any]], Callable[..., Any]]) -> Callable[..., Any]:
+    """What `around` makes of the module's `forward`: a method, where that is one, for accelerate binds it to another.
+
+    A copy of the module that still has it then runs itself, and not the module that it was copied from.
+    """
+    inner = module.forward
+    if isinstance(inner, MethodType) and inner.__self__ is module:
+        return MethodType(around(inner.__func__), module)
+    return around(inner)
 
 
 @contextmanager
@@ -35,8 +46,7 @@ def compiled_anew(model: nn.Module) -> Iterator[None]:
     before: list[tuple[nn.Module, Any, Any]] = []
     try:
         for module in _callable_modules(model):
-            own = _passing_on(module.forward)
-            own.__code__ = code
+            own = forward_within(module, partial(_passing_on, code=code))
             before.append((module, own, module.__dict__.get("forward")))
             module.__dict__["forward"] = own
         yield
@@ -60,11 +70,13 @@ def _callable_modules(model: nn.Module) -> list[nn.Module]:
     ]
 
 
-def _passing_on(inner: Callable[..., Any]) -> Any:
+def _passing_on(inner: Callable[..., Any], code: CodeType | None = None) -> Any:
     @wraps(inner)
     def forward(*args: Any, **kwargs: Any) -> Any:
         return inner(*args, **kwargs)
 
+    if code is not None:
+        cast(Any, forward).__code__ = code
     return forward
 
 

@@ -11,6 +11,7 @@ from tunescope.errors import UserError
 from tunescope.models.anatomy import anatomy
 
 if TYPE_CHECKING:
+    from torch import nn
     from transformers import PreTrainedModel
 
 ATTACHED = "_tunescope_attached"
@@ -51,25 +52,11 @@ def marked(model: PreTrainedModel, tuned: object, *, wants_output_start: bool, i
     in_weights: all of it stands in the model's own parameters, which its `save_pretrained` then saves as they are.
     """
 
-    def save_pretrained(*_: object, **__: object) -> NoReturn:
-        raise UserError(
-            f"save_pretrained would save this {type(model).__name__} without what is attached to it. To keep that: "
-            "ts.save(FOLDER, artifacts, model=model), or, for changes of weights, detach() and ts.merge(model, "
-            "*artifacts) first. To save the bare model: detach() first."
-        )
-
-    def deepcopy(*_: object) -> NoReturn:
-        raise UserError(
-            f"This {type(model).__name__} has artifacts attached and cannot be copied so: detach(), copy it, and "
-            "attach to both."
-        )
-
-    own: dict[str, Any] = {ATTACHED: tuned, "__deepcopy__": deepcopy}
-    own |= {WANTS_OUTPUT_START: wants_output_start, STARTS: threading.local()}
-    own |= {} if in_weights else {"save_pretrained": save_pretrained}
+    own: dict[str, Any] = {ATTACHED: tuned, WANTS_OUTPUT_START: wants_output_start, STARTS: threading.local()}
     own |= {"generate": _generate(model)} if wants_output_start and hasattr(type(model), "generate") else {}
     with (
         _bodies_marked(model),
+        _parts_kept(model, in_weights=in_weights),
         standing_in(model, own),
         _start_taken(model) if wants_output_start else nullcontext(),
     ):
@@ -95,6 +82,38 @@ def _bodies_marked(model: PreTrainedModel) -> Iterator[None]:
 
 
 @contextmanager
+def _parts_kept(model: PreTrainedModel, *, in_weights: bool) -> Iterator[None]:
+    """The model, and every part of it, refuse what would take a part of what is attached along, or leave all out."""
+    with ExitStack() as stack:
+        for part in model.modules():
+            own = _refusals(model, part)
+            if in_weights or not hasattr(part, "save_pretrained"):
+                del own["save_pretrained"]
+            stack.enter_context(standing_in(part, own))
+        yield
+
+
+def _refusals(model: PreTrainedModel, part: nn.Module) -> dict[str, Any]:
+    name = type(part).__name__
+    it = f"This {name} has" if part is model else f"This {name} is of a {type(model).__name__} that has"
+
+    def save_pretrained(*_: object, **__: object) -> NoReturn:
+        raise UserError(
+            f"save_pretrained would save this {name} without what is attached to it. To keep that: "
+            "ts.save(FOLDER, artifacts, model=model), or, for changes of weights, detach() and ts.merge(model, "
+            "*artifacts) first. To save the bare model: detach() first."
+        )
+
+    def copied(*_: object) -> NoReturn:  # with the hooks, nobody could detach what is attached to the copy
+        raise UserError(
+            f"{it} artifacts attached and cannot be copied or pickled so: detach() first, and attach again afterwards. "
+            "To keep the artifacts: ts.save(FOLDER, artifacts, model=model)."
+        )
+
+    return {"save_pretrained": save_pretrained, "__deepcopy__": copied, "__reduce_ex__": copied}
+
+
+@contextmanager
 def _start_taken(model: PreTrainedModel) -> Iterator[None]:
     """`output_start` is read from the call of the model, and goes no further: not every family would hand it on."""
 
@@ -117,7 +136,7 @@ def _start_taken(model: PreTrainedModel) -> Iterator[None]:
 
 
 @contextmanager
-def standing_in(model: PreTrainedModel, own: Mapping[str, Any]) -> Iterator[None]:
+def standing_in(model: nn.Module, own: Mapping[str, Any]) -> Iterator[None]:
     """These are attributes of the model itself for the time being; afterwards those that were."""
     before = {name: model.__dict__[name] for name in own if name in model.__dict__}
     model.__dict__.update(own)
