@@ -22,17 +22,20 @@ Made = tuple[Tensor, Tensor | None]
 
 
 @contextmanager
-def embeddings_joined(model: PreTrainedModel, made: Callable[[], Made | None]) -> Iterator[None]:
+def embeddings_joined(
+    model: PreTrainedModel, made: Callable[[], Made | None], *, by_row: bool = False
+) -> Iterator[None]:
     """In an encoder a token context runs as tokens, for its keys look at the text.
 
     An encoder alone gives states of the text's length, context cut off, and attention over [context | text]; in an
     encoder-decoder the decoder attends to the context's states too, as in prompt tuning (Lester et al. 2021).
 
     made: before each pass, the embeddings to put in front, (1, n, width) or (batch, n, width), and where each row has
-    one, (batch, n), or None for everywhere; None for nothing to put there.
+    one, (batch, n), or None for everywhere; None for nothing to put there. by_row: before a pass of the decoder too,
+    those that its rows ask for.
     """
     entry = anatomy(model).entries["encoder"]
-    front = _Front(model, made, argument_names(entry))
+    front = _Front(model, made, argument_names(entry), by_row)
     handles = [entry.register_forward_pre_hook(uncompiled(front.enter), with_kwargs=True)]
     if anatomy(model).kind == "encoder":
         handles.append(entry.register_forward_hook(front.leave))
@@ -49,13 +52,12 @@ def embeddings_joined(model: PreTrainedModel, made: Callable[[], Made | None]) -
 
 
 class _Front:
-    """The context of the pass that is on: how long it is, who has it, and where the text's states come out."""
+    """The context of the encoder's pass that is on: how long it is, and where the text's states come out."""
 
-    def __init__(self, model: PreTrainedModel, made: Callable[[], Made | None], names: list[str]) -> None:
-        self.model, self.made, self.names = model, made, names
+    def __init__(self, model: PreTrainedModel, made: Callable[[], Made | None], names: list[str], by_row: bool) -> None:
+        self.model, self.made, self.names, self.by_row = model, made, names, by_row
         self.length = 0
         self.columns = 0  # of context and text
-        self.filled: Tensor | None = None
         self.order: Tensor | None = None
         self.at: Tensor | None = None
 
@@ -64,10 +66,10 @@ class _Front:
     ) -> tuple[tuple[()], dict[str, Any]]:
         given, found = dict(zip(self.names, args, strict=False)) | kwargs, self.made()
         module.__dict__.pop(TEXT_MASK, None)
-        self.length, self.columns, self.filled, self.order, self.at = 0, 0, None, None, None
+        self.length, self.columns, self.order, self.at = 0, 0, None, None
         if found is not None:
             mask = given.get("attention_mask")
-            self.length, self.filled = found[0].shape[1], found[1]
+            self.length = found[0].shape[1]
             given, self.order = _joined(given, *found, self.model, takes=self.names)
             self.columns = given["inputs_embeds"].shape[1]
             if self.order is not None:
@@ -107,22 +109,39 @@ class _Front:
     def cross(
         self, _module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The decoder is told of the context's states by the call itself: the encoder may have run others since."""
         mask, states = kwargs.get("encoder_attention_mask"), kwargs.get("encoder_hidden_states")
-        if mask is None and states is not None and self.filled is not None:
-            mask = states.new_ones(len(states), states.shape[1] - self.length, dtype=torch.long)
-        if mask is not None and states is not None and mask.shape[1] < states.shape[1]:
-            whole = widened(mask, states.shape[1] - mask.shape[1], self.filled)
-            if self.order is not None:  # of each row of the text, which beams repeat
-                whole = whole.gather(1, self.order.repeat_interleave(len(whole) // len(self.order), 0))
-            kwargs["encoder_attention_mask"] = whole
+        if states is None:
+            return args, kwargs
+        length, filled = self._in_front(states, mask)
+        if mask is None and filled is not None:
+            mask = states.new_ones(len(states), states.shape[1] - length, dtype=torch.long)
+        if mask is not None and length > 0:
+            order = _behind_padding(mask, length, filled)
+            kwargs["encoder_attention_mask"] = widened(mask, length, filled).gather(1, order)
         return args, kwargs
+
+    def _in_front(self, states: Tensor, mask: Tensor | None) -> tuple[int, Tensor | None]:
+        """How many columns of an encoder's states are a context's, and where each row has one, (batch, n), or None."""
+        columns = 0 if mask is None else states.shape[1] - mask.shape[1]
+        if not self.by_row:
+            return columns, None
+        rows, filled = self.made() or (None, None)
+        length = 0 if rows is None else rows.shape[1]
+        if mask is None or columns == length:
+            return length, filled
+        if columns == 0 and filled is None:
+            return 0, None
+        raise UserError(
+            f"encoder_outputs of {states.shape[1]} columns came with an attention_mask of {mask.shape[1]}, where the "
+            f"rows asked for put {length} in front of a text: give the rows= and the text's own attention_mask that "
+            "the encoder was called with."
+        )
 
 
 def widened(mask: Tensor, by: int, filled: Tensor | None = None) -> Tensor:
-    """A (batch, length) mask with `by` ones on the left, or with what is filled there, repeated where rows are."""
-    if filled is None:
-        return torch.cat([mask.new_ones(len(mask), by), mask], 1)
-    return torch.cat([filled.to(mask).repeat_interleave(len(mask) // len(filled), 0), mask], 1)
+    """A (batch, length) mask with `by` ones on the left, or with what is filled there."""
+    return torch.cat([mask.new_ones(len(mask), by) if filled is None else filled.to(mask), mask], 1)
 
 
 def _joined(
