@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 Made = tuple[Tensor, Tensor | None]
+HIDDEN = -1e4  # what a mask adds to scores that are not to count
 
 
 @contextmanager
@@ -68,13 +69,13 @@ class _Front:
         module.__dict__.pop(TEXT_MASK, None)
         self.length, self.columns, self.order, self.at = 0, 0, None, None
         if found is not None:
-            mask = given.get("attention_mask")
+            if (mask := _by_column(given.get("attention_mask"))) is not None:
+                given["attention_mask"] = module.__dict__[TEXT_MASK] = mask
             self.length = found[0].shape[1]
             given, self.order = _joined(given, *found, self.model, takes=self.names)
             self.columns = given["inputs_embeds"].shape[1]
             if self.order is not None:
                 self.at = self.order.argsort(1)[:, self.length :]
-                module.__dict__[TEXT_MASK] = mask
         return (), given
 
     def leave(self, _module: nn.Module, _args: object, output: Any) -> Any:
@@ -113,6 +114,8 @@ class _Front:
         mask, states = kwargs.get("encoder_attention_mask"), kwargs.get("encoder_hidden_states")
         if states is None:
             return args, kwargs
+        if mask is not None and mask.shape[-1] != states.shape[1]:
+            mask = _by_column(mask)
         length, filled = self._in_front(states, mask)
         if mask is None and filled is not None:
             mask = states.new_ones(len(states), states.shape[1] - length, dtype=torch.long)
@@ -123,7 +126,7 @@ class _Front:
 
     def _in_front(self, states: Tensor, mask: Tensor | None) -> tuple[int, Tensor | None]:
         """How many columns of an encoder's states are a context's, and where each row has one, (batch, n), or None."""
-        columns = 0 if mask is None else states.shape[1] - mask.shape[1]
+        columns = 0 if mask is None else states.shape[1] - mask.shape[-1]
         if not self.by_row:
             return columns, None
         rows, filled = self.made() or (None, None)
@@ -133,10 +136,29 @@ class _Front:
         if columns == 0 and filled is None:
             return 0, None
         raise UserError(
-            f"encoder_outputs of {states.shape[1]} columns came with an attention_mask of {mask.shape[1]}, where the "
+            f"encoder_outputs of {states.shape[1]} columns came with an attention_mask of {mask.shape[-1]}, where the "
             f"rows asked for put {length} in front of a text: give the rows= and the text's own attention_mask that "
             "the encoder was called with."
         )
+
+
+def _by_column(mask: Tensor | None) -> Tensor | None:
+    """The mask as (batch, length), also where it was given as transformers makes it of that, for every pair of tokens.
+
+    Raises UserError where that says more: what the context's tokens would see is not told.
+    """
+    if mask is None or mask.dim() == 2:
+        return mask
+    if mask.dim() == 4:
+        hidden = ~mask if mask.dtype == torch.bool else mask <= HIDDEN
+        one = hidden[:, 0, 0]
+        is_same = bool((hidden == one[:, None, None]).all())
+        if is_same and (mask.dtype == torch.bool or bool((hidden | (mask == 0)).all())):
+            return (~one).long()
+    raise UserError(
+        f"An encoder's attention_mask of shape {tuple(mask.shape)} says more than which tokens are padding, so what the "
+        "embeddings in front of its text see is not told: give a mask (batch, length), or attach a prefix."
+    )
 
 
 def widened(mask: Tensor, by: int, filled: Tensor | None = None) -> Tensor:
@@ -158,7 +180,9 @@ def _joined(
     (batch, n_tokens), n_rows = text.shape[:2], rows.shape[1]
     check_room(model, n_tokens, n_rows)
     mask = given.get("attention_mask")
-    if mask is None and filled is not None:
+    if mask is not None:
+        mask = mask.expand(batch, -1)
+    elif filled is not None:
         mask = torch.ones(batch, n_tokens, dtype=torch.long, device=text.device)
     parts = {"inputs_embeds": torch.cat([rows.to(text).expand(batch, -1, -1), text], 1)}
     positions, types = given.get("position_ids"), given.get("token_type_ids")
