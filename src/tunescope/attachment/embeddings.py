@@ -156,8 +156,8 @@ def _by_column(mask: Tensor | None) -> Tensor | None:
         if is_same and (mask.dtype == torch.bool or bool((hidden | (mask == 0)).all())):
             return (~one).long()
     raise UserError(
-        f"An encoder's attention_mask of shape {tuple(mask.shape)} says more than which tokens are padding, so what the "
-        "embeddings in front of its text see is not told: give a mask (batch, length), or attach a prefix."
+        f"An encoder's attention_mask of shape {tuple(mask.shape)} says more than which tokens are padding, so what "
+        "the embeddings in front of its text see is not told: give a mask (batch, length), or attach a prefix."
     )
 
 
