@@ -185,12 +185,18 @@ def test_with_rotary_positions_a_prefix_of_unmoved_text_is_written_with_turned_k
     assert (again.tensors[key] - artifacts[0].tensors[key]).abs().max() > 0.1
 
 
-def test_with_rotary_positions_in_float32_turned_keys_pass_the_check_too(tmp_path: Path) -> None:
-    model = tiny.make("llama", dtype=torch.float32)
+@pytest.mark.parametrize(
+    ("dtype", "rounding"),
+    [(torch.float32, 1e-5), (torch.float64, 2e-6)],  # angles are in float32 in both
+)
+def test_turned_keys_pass_the_check_with_transformers_own_rotations_too(
+    dtype: torch.dtype, rounding: float, tmp_path: Path
+) -> None:
+    model = tiny.make("llama", dtype=dtype)
     artifacts = drawn(model, ts.Prefix(length=4))
     done = convert.export(tmp_path / "out", artifacts, to="peft", model=model)
-    assert done.difference is not None and done.difference < 1e-5
-    assert_same(model, artifacts, peftly.loaded(model, tmp_path / "out"), tolerance=1e-5)
+    assert done.difference is not None and done.difference < rounding
+    assert_same(model, artifacts, peftly.loaded(model, tmp_path / "out"), tolerance=rounding)
 
 
 @pytest.mark.parametrize("family", ["gpt2", "opt", "bert", "llama with dynamic frequencies", "olmo, not mapped"])

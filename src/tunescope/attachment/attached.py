@@ -201,4 +201,7 @@ def _refuse_wrapped(model: PreTrainedModel) -> None:
             "model.save_pretrained(FOLDER), then tunescope import FOLDER --from peft --model MODEL --out OUT, and "
             "attach(model.get_base_model(), *tunescope.load(OUT), ...)."
         )
-    raise UserError("attach() takes the model inside of peft's wrapper: attach(model.get_base_model(), ...).")
+    raise UserError(
+        "attach() takes the model inside of peft's wrapper: attach(model.get_base_model(), ...); for a delta at sites "
+        "by name with peft's adapter merged, attach(model.merge_and_unload(), ...)."
+    )

@@ -41,7 +41,7 @@ def embedder(model: PreTrainedModel) -> Callable[[Tensor], Tensor]:
 
     def embed(ids: Tensor) -> Tensor:
         with torch.no_grad():
-            rows = called(table, ids.to(table.weight.device))
+            rows = _looked_up(table, ids)
         return rows.detach()  # a hook may have asked for gradients of them: `enable_input_require_grads` has one
 
     return embed
@@ -52,9 +52,18 @@ def tuned_embedder(model: PreTrainedModel) -> Callable[[Tensor], Tensor]:
     table, fixed = anatomy(model).table, embedder(model)
 
     def embed(ids: Tensor) -> Tensor:
-        return called(table, ids.to(table.weight.device)) if table.weight.requires_grad else fixed(ids)
+        return _looked_up(table, ids) if table.weight.requires_grad else fixed(ids)
 
     return embed
+
+
+def _looked_up(table: nn.Embedding, ids: Tensor) -> Tensor:
+    """As at rest: what training does to a text's embeddings (NEFTune's noise) is not done to those of a context."""
+    was, table.training = table.training, False
+    try:
+        return called(table, ids.to(table.weight.device))
+    finally:
+        table.training = was
 
 
 def projector(model: PreTrainedModel) -> Project:

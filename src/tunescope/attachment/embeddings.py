@@ -19,20 +19,24 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 Made = tuple[Tensor, Tensor | None]
+HIDDEN = -1e4  # what a mask adds to scores that are not to count
 
 
 @contextmanager
-def embeddings_joined(model: PreTrainedModel, made: Callable[[], Made | None]) -> Iterator[None]:
+def embeddings_joined(
+    model: PreTrainedModel, made: Callable[[], Made | None], *, by_row: bool = False
+) -> Iterator[None]:
     """In an encoder a token context runs as tokens, for its keys look at the text.
 
     An encoder alone gives states of the text's length, context cut off, and attention over [context | text]; in an
     encoder-decoder the decoder attends to the context's states too, as in prompt tuning (Lester et al. 2021).
 
     made: before each pass, the embeddings to put in front, (1, n, width) or (batch, n, width), and where each row has
-    one, (batch, n), or None for everywhere; None for nothing to put there.
+    one, (batch, n), or None for everywhere; None for nothing to put there. by_row: before a pass of the decoder too,
+    those that its rows ask for.
     """
     entry = anatomy(model).entries["encoder"]
-    front = _Front(model, made, argument_names(entry))
+    front = _Front(model, made, argument_names(entry), by_row)
     handles = [entry.register_forward_pre_hook(uncompiled(front.enter), with_kwargs=True)]
     if anatomy(model).kind == "encoder":
         handles.append(entry.register_forward_hook(front.leave))
@@ -49,13 +53,12 @@ def embeddings_joined(model: PreTrainedModel, made: Callable[[], Made | None]) -
 
 
 class _Front:
-    """The context of the pass that is on: how long it is, who has it, and where the text's states come out."""
+    """The context of the encoder's pass that is on: how long it is, and where the text's states come out."""
 
-    def __init__(self, model: PreTrainedModel, made: Callable[[], Made | None], names: list[str]) -> None:
-        self.model, self.made, self.names = model, made, names
+    def __init__(self, model: PreTrainedModel, made: Callable[[], Made | None], names: list[str], by_row: bool) -> None:
+        self.model, self.made, self.names, self.by_row = model, made, names, by_row
         self.length = 0
         self.columns = 0  # of context and text
-        self.filled: Tensor | None = None
         self.order: Tensor | None = None
         self.at: Tensor | None = None
 
@@ -64,15 +67,15 @@ class _Front:
     ) -> tuple[tuple[()], dict[str, Any]]:
         given, found = dict(zip(self.names, args, strict=False)) | kwargs, self.made()
         module.__dict__.pop(TEXT_MASK, None)
-        self.length, self.columns, self.filled, self.order, self.at = 0, 0, None, None, None
+        self.length, self.columns, self.order, self.at = 0, 0, None, None
         if found is not None:
-            mask = given.get("attention_mask")
-            self.length, self.filled = found[0].shape[1], found[1]
+            if (mask := _by_column(given.get("attention_mask"))) is not None:
+                given["attention_mask"] = module.__dict__[TEXT_MASK] = mask
+            self.length = found[0].shape[1]
             given, self.order = _joined(given, *found, self.model, takes=self.names)
             self.columns = given["inputs_embeds"].shape[1]
             if self.order is not None:
                 self.at = self.order.argsort(1)[:, self.length :]
-                module.__dict__[TEXT_MASK] = mask
         return (), given
 
     def leave(self, _module: nn.Module, _args: object, output: Any) -> Any:
@@ -107,22 +110,60 @@ class _Front:
     def cross(
         self, _module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The decoder is told of the context's states by the call itself: the encoder may have run others since."""
         mask, states = kwargs.get("encoder_attention_mask"), kwargs.get("encoder_hidden_states")
-        if mask is None and states is not None and self.filled is not None:
-            mask = states.new_ones(len(states), states.shape[1] - self.length, dtype=torch.long)
-        if mask is not None and states is not None and mask.shape[1] < states.shape[1]:
-            whole = widened(mask, states.shape[1] - mask.shape[1], self.filled)
-            if self.order is not None:  # of each row of the text, which beams repeat
-                whole = whole.gather(1, self.order.repeat_interleave(len(whole) // len(self.order), 0))
-            kwargs["encoder_attention_mask"] = whole
+        if states is None:
+            return args, kwargs
+        if mask is not None and mask.shape[-1] != states.shape[1]:
+            mask = _by_column(mask)
+        length, filled = self._in_front(states, mask)
+        if mask is None and filled is not None:
+            mask = states.new_ones(len(states), states.shape[1] - length, dtype=torch.long)
+        if mask is not None and length > 0:
+            order = _behind_padding(mask, length, filled)
+            kwargs["encoder_attention_mask"] = widened(mask, length, filled).gather(1, order)
         return args, kwargs
+
+    def _in_front(self, states: Tensor, mask: Tensor | None) -> tuple[int, Tensor | None]:
+        """How many columns of an encoder's states are a context's, and where each row has one, (batch, n), or None."""
+        columns = 0 if mask is None else states.shape[1] - mask.shape[-1]
+        if not self.by_row:
+            return columns, None
+        rows, filled = self.made() or (None, None)
+        length = 0 if rows is None else rows.shape[1]
+        if mask is None or columns == length:
+            return length, filled
+        if columns == 0 and filled is None:
+            return 0, None
+        raise UserError(
+            f"encoder_outputs of {states.shape[1]} columns came with an attention_mask of {mask.shape[-1]}, where the "
+            f"rows asked for put {length} in front of a text: give the rows= and the text's own attention_mask that "
+            "the encoder was called with."
+        )
+
+
+def _by_column(mask: Tensor | None) -> Tensor | None:
+    """The mask as (batch, length), also where it was given as transformers makes it of that, for every pair of tokens.
+
+    Raises UserError where that says more: what the context's tokens would see is not told.
+    """
+    if mask is None or mask.dim() == 2:
+        return mask
+    if mask.dim() == 4:
+        hidden = ~mask if mask.dtype == torch.bool else mask <= HIDDEN
+        one = hidden[:, 0, 0]
+        is_same = bool((hidden == one[:, None, None]).all())
+        if is_same and (mask.dtype == torch.bool or bool((hidden | (mask == 0)).all())):
+            return (~one).long()
+    raise UserError(
+        f"An encoder's attention_mask of shape {tuple(mask.shape)} says more than which tokens are padding, so what "
+        "the embeddings in front of its text see is not told: give a mask (batch, length), or attach a prefix."
+    )
 
 
 def widened(mask: Tensor, by: int, filled: Tensor | None = None) -> Tensor:
-    """A (batch, length) mask with `by` ones on the left, or with what is filled there, repeated where rows are."""
-    if filled is None:
-        return torch.cat([mask.new_ones(len(mask), by), mask], 1)
-    return torch.cat([filled.to(mask).repeat_interleave(len(mask) // len(filled), 0), mask], 1)
+    """A (batch, length) mask with `by` ones on the left, or with what is filled there."""
+    return torch.cat([mask.new_ones(len(mask), by) if filled is None else filled.to(mask), mask], 1)
 
 
 def _joined(
@@ -139,7 +180,9 @@ def _joined(
     (batch, n_tokens), n_rows = text.shape[:2], rows.shape[1]
     check_room(model, n_tokens, n_rows)
     mask = given.get("attention_mask")
-    if mask is None and filled is not None:
+    if mask is not None:
+        mask = mask.expand(batch, -1)
+    elif filled is not None:
         mask = torch.ones(batch, n_tokens, dtype=torch.long, device=text.device)
     parts = {"inputs_embeds": torch.cat([rows.to(text).expand(batch, -1, -1), text], 1)}
     positions, types = given.get("position_ids"), given.get("token_type_ids")

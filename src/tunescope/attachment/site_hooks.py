@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from transformers.modeling_outputs import MaskedLMOutput
 
 
-TEXT_MASK = "_tunescope_text_mask"  # an encoder's mask as it was given, where a context stands within it
+TEXT_MASK = "_tunescope_text_mask"  # of an encoder that a context stands in: the text's own mask, (batch, length)
 
 
 class Acting(Protocol):

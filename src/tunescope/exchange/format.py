@@ -2,7 +2,7 @@
 
 A form has ABOUT and SERVES, a line each as literal strings, and at least one of ``write(given, folder) -> notes`` and
 ``read(folder, model, tokenizer) -> Incoming``; with ``write`` it may have ``check(given, folder) -> difference``, and
-``ROUNDING``, a difference that no precision of the model undoes. What they are handed and give back is in
+``rounding(given)``, a difference that no precision of the model undoes. What they are handed and give back is in
 `tunescope.exchange.outgoing`.
 """
 

@@ -99,7 +99,7 @@ class Banked(Held):
         for name, entry in anatomy(self.model).entries.items():
             enter(self._placed(name, entry))
         if anatomy(self.model).kind != "decoder":
-            enter(embeddings_joined(self.model, self._embeddings))
+            enter(embeddings_joined(self.model, self._embeddings, by_row=True))
         enter(recomputed(self.model, self._as_now))
         enter(compiled_anew(self.model))
 

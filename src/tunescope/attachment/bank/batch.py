@@ -119,10 +119,10 @@ def embeddings_of(model: PreTrainedModel, batch: Batch) -> tuple[Tensor, Tensor 
     most = max(len(one) for one in rows)
     which = batch.which()
     whole = torch.stack([torch.cat([one.new_zeros(most - len(one), like.shape[1]), one]) for one in rows])[which]
-    lengths = torch.tensor([len(one) for one in rows], device=like.device)[which]
-    if int(lengths.min()) == most:
+    lengths = [len(rows[member]) for member in which]
+    if min(lengths) == most:
         return whole, None
-    return whole, torch.arange(most, device=like.device) >= most - lengths[:, None]
+    return whole, torch.arange(most, device=like.device) >= most - torch.tensor(lengths, device=like.device)[:, None]
 
 
 def deltas_of(model: PreTrainedModel, batch: Batch) -> tuple[list[SiteUse[Rowwise]], SiteUse[Rowwise] | None]:

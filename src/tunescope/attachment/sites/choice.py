@@ -28,17 +28,29 @@ _MAPS: weakref.WeakKeyDictionary[Anatomy, Mapping[str, Site]] = weakref.WeakKeyD
 def linear_maps(model: PreTrainedModel) -> Mapping[str, Site]:
     """Every linear map of the base model as a site, by its path there: no head, and nothing of the embeddings.
 
-    Nor one where a delta would change nothing (`idle`), as Mamba's dt_proj and a pooler.
+    Nor one where a delta would change nothing (`idle`), as Mamba's dt_proj and a pooler, nor what is of an adapter of
+    peft's that stands around one.
     """
     now = anatomy(model)
     if now not in _MAPS:
         idle = site_map(model).idle if can_look(model) else frozenset()
         outside = {id(model.get_output_embeddings()), id(model.get_input_embeddings())}
+        outside |= _of_wrappers(model.base_model)
         named = model.base_model.named_modules()
         _MAPS[now] = MappingProxyType(
             {path: _map(path, one) for path, one in named if path not in idle and _counts(one, outside)}
         )
     return _MAPS[now]
+
+
+def _of_wrappers(base: nn.Module) -> set[int]:
+    """What lies within peft's wrappers of maps, but for the maps themselves."""
+    found: set[int] = set()
+    for wrapper in base.modules():
+        inner = getattr(wrapper, "base_layer", None)
+        if isinstance(inner, nn.Module):
+            found |= {id(one) for one in wrapper.modules()} - {id(one) for one in inner.modules()}
+    return found
 
 
 def _counts(module: nn.Module, outside: set[int]) -> bool:

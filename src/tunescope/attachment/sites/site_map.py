@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import nn
 
 from tunescope.attachment.guards.marks import attached_to
 from tunescope.attachment.sites.attention_maps import around
@@ -138,8 +139,22 @@ def _bound(model: PreTrainedModel) -> dict[str, Site]:
     if named is None:
         return {name: one.site(modules) for name, one in found.items()}
     paths = {module: path for path, module in modules.items()}
-    check_same({name: found_at(site, paths) for name, site in named.items()}, found, model.config.model_type)
+    told = {name: found_at(site, paths) for name, site in named.items()}
+    if told != found:
+        _refuse_wrapped(modules)
+    check_same(told, found, model.config.model_type)
     return named
+
+
+def _refuse_wrapped(modules: Mapping[str, nn.Module]) -> None:
+    """UserError where peft's adapter stands around a map, and the map is another module than the family's file has."""
+    for path, module in modules.items():
+        if isinstance(getattr(module, "base_layer", None), nn.Module):
+            name = " and ".join(map(repr, getattr(module, "active_adapters", []))) or "none active"
+            raise UserError(
+                f"peft's adapter ({name}) stands around {path}, so no site of this model can be told by name. Merge it "
+                "first, with peft's model.merge_and_unload(), or ask for linear maps by their paths: sites=all-linear."
+            )
 
 
 def check_same(told: Mapping[str, Found], found: Mapping[str, Found], family: str) -> None:

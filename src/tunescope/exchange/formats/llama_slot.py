@@ -16,7 +16,7 @@ from tunescope.system import files
 
 ABOUT = "a prefix, a soft prompt or words as keys and values that a llama.cpp server restores into a slot"
 SERVES = "llama-server of llama.cpp, as it comes (--slot-save-path), by client_llama.py"
-ROUNDING = context_cache.ROUNDING
+rounding = context_cache.rounding
 CLIENT, KEYS, VALUES = "client_llama.py", "keys.npy", "values.npy"
 PAIRED = ("llama", "mistral")  # GGUF has their rotated pairs side by side
 

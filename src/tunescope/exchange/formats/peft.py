@@ -20,6 +20,7 @@ from tunescope.exchange.peft import dense, heads, lora, lora_out, patches_out, p
 from tunescope.exchange.peft.config import CONFIG, TENSORS, opened, task
 from tunescope.exchange.peft.modules import TASKS
 from tunescope.exchange.peft.patches import Patches
+from tunescope.exchange.serving.context_cache import ROUNDING
 from tunescope.methods.artifact import Artifact, PatchDelta
 from tunescope.methods.contexts.prefix import Prefix
 from tunescope.methods.contexts.soft import Soft
@@ -144,6 +145,12 @@ def check(given: Outgoing, folder: Path) -> float:
     again = read(folder, given.model, given.tokenizer).artifacts
     also = changed_ids(given.model, given.artifacts)
     return difference(outputs(given.model, again, also), outputs(given.model, given.artifacts, also))
+
+
+def rounding(given: Outgoing) -> float:
+    """How far outputs may be apart for rounding alone: where rotary keys are turned, whose angles are in float32."""
+    turned = any(isinstance(one.spec, Prefix) and one.spec.positions != "after" for one in given.artifacts)
+    return ROUNDING if turned else 0.0
 
 
 def _written(given: Outgoing) -> tuple[dict[str, Any], Mapping[str, Tensor], list[str]]:

@@ -18,7 +18,7 @@ from tunescope.system import files
 
 ABOUT = "a prefix, a soft prompt or words as keys and values, with a KV connector for vLLM; not run on a GPU here"
 SERVES = "vLLM's v1 engine on one GPU, by vllm_context.py; tested here against its interface, not run on a GPU"
-ROUNDING = context_cache.ROUNDING
+rounding = context_cache.rounding
 CLIENT, KEYS, VALUES = "vllm_context.py", "keys.npy", "values.npy"
 
 

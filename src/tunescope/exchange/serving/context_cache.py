@@ -42,6 +42,11 @@ def keys_values(given: Outgoing) -> tuple[Tensor, Tensor]:
     return _turned(given, keys, keys.shape[2] - begun), values
 
 
+def rounding(_given: Outgoing) -> float:
+    """How far outputs may be apart for rounding alone, where a server turns keys in its own precision."""
+    return ROUNDING
+
+
 def npy(made: Tensor) -> bytes:
     """The tensor as a .npy file, in float32 at least; nothing is pickled."""
     stream = io.BytesIO()

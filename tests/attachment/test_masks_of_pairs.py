@@ -1,0 +1,65 @@
+"""An encoder's mask for every pair of tokens, as transformers takes it beside one of columns, behind virtual tokens."""
+
+import pytest
+import tiny
+import torch
+from torch import Tensor
+
+import tunescope as ts
+
+TEXT, WORDS = tiny.ids(2, 7), torch.tensor([[5, 6]])
+KEPT = {"right": torch.tensor([[1, 1, 1, 1, 0, 0, 0], [1] * 7]), "left": torch.tensor([[0, 0, 0, 1, 1, 1, 1], [1] * 7])}
+
+
+def as_bool(mask: Tensor) -> Tensor:
+    return mask.bool()[:, None, None].expand(-1, 1, 7, -1)
+
+
+def as_added(mask: Tensor) -> Tensor:
+    return (1 - mask.double())[:, None, None].expand(-1, 1, 7, -1) * torch.finfo(torch.float64).min
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("padding", KEPT)
+@pytest.mark.parametrize("family", ["bert", "roberta", "distilbert"])
+def test_a_text_in_front_is_as_its_words_in_the_row(family: str, padding: str) -> None:
+    model, kept = tiny.make(family), KEPT[padding]
+    alone = [
+        model(torch.cat([WORDS, text[mask.bool()][None]], 1)).last_hidden_state[0, 2:]
+        for text, mask in zip(TEXT, kept, strict=True)
+    ]
+    text = ts.Text(text="w5 w6")
+    with ts.attach(model, text, tokenizer=tiny.tokenizer()):
+        for mask in (as_bool(kept), as_added(kept), as_bool(kept)[:, :, :1]):
+            got = model(TEXT, attention_mask=mask).last_hidden_state[kept.bool()]
+            torch.testing.assert_close(got, torch.cat(alone), rtol=0, atol=1e-12)
+    with ts.attach(model, ts.Bank({"a": text}), tokenizer=tiny.tokenizer()):
+        got = model(TEXT, attention_mask=as_bool(kept), rows=["a", None]).last_hidden_state
+    whole = model(TEXT, attention_mask=kept).last_hidden_state
+    torch.testing.assert_close(got[1], whole[1], rtol=0, atol=1e-12)
+    torch.testing.assert_close(got[0][kept[0].bool()], alone[0], rtol=0, atol=1e-12)
+
+
+@torch.no_grad()
+def test_one_mask_for_all_rows_is_each_row_s() -> None:
+    model = tiny.make("bert")
+    expected = model(torch.cat([WORDS.expand(2, -1), TEXT], 1)).last_hidden_state[:, 2:]
+    with ts.attach(model, ts.Text(text="w5 w6"), tokenizer=tiny.tokenizer()):
+        got = model(TEXT, attention_mask=torch.ones(1, 1, 7, 7, dtype=torch.bool)).last_hidden_state
+    torch.testing.assert_close(got, expected, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "mask",
+    [
+        torch.ones(2, 1, 7, 7).tril().bool(),
+        torch.ones(2, 7, 7, dtype=torch.long),  # transformers takes none of three axes
+        torch.linspace(-1, 0, 7, dtype=torch.float64).expand(2, 1, 7, 7),
+        torch.ones(2, 1, 7, 7, dtype=torch.float64),  # which is added, and hides nothing
+    ],
+    ids=["causal", "of three axes", "biases", "ones that are added"],
+)
+def test_a_mask_that_says_more_than_padding_is_refused(mask: Tensor) -> None:
+    model = tiny.make("bert")
+    with ts.attach(model, ts.Soft(length=2)), pytest.raises(ts.UserError, match=r"give a mask \(batch, length\)"):
+        model(TEXT, attention_mask=mask)
