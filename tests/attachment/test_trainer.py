@@ -268,6 +268,18 @@ def test_a_state_dict_of_the_whole_model_still_loads_as_a_whole() -> None:
         assert all(torch.equal(value, state[name]) for name, value in model.state_dict().items())
 
 
+@pytest.mark.parametrize("arm", ["lora:rank=2", "full"])
+def test_a_detach_while_registered_leaves_the_bare_model(arm: str, tmp_path: Path) -> None:
+    model = tiny.make("llama")
+    before = set(model.__dict__)
+    tuned = ts.attach(model, *tiny.away(model, arm))
+    with tuned.registered():
+        tuned.detach()
+    assert set(model.__dict__) == before
+    model.save_pretrained(tmp_path)
+    assert set(load_file(tmp_path / "model.safetensors")) == set(model.state_dict())
+
+
 def test_what_cannot_be_registered_is_refused_in_one_line(tmp_path: Path) -> None:
     model = tiny.make("gpt2")
     given = {"input_ids": tiny.ids()}
