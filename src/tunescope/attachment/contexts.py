@@ -16,6 +16,7 @@ from tunescope.attachment.context_keys import check_in_force, extras_of, tuned_e
 from tunescope.attachment.embeddings import embeddings_joined
 from tunescope.attachment.guards.changes import Watch
 from tunescope.attachment.guards.compiled import uncompiled
+from tunescope.attachment.guards.continuous import one_batch_at_a_time
 from tunescope.attachment.guards.marks import told_start, wants_output_start
 from tunescope.attachment.guards.single import Single
 from tunescope.attachment.site_hooks import are_tuned, computed_in
@@ -40,6 +41,7 @@ def placed(model: PreTrainedModel, artifacts: Sequence[Artifact]) -> Iterator[No
     which = anatomy(model).kind
     with ExitStack() as stack:
         stack.enter_context(switched(model))
+        stack.enter_context(one_batch_at_a_time(model, "the context", "model.generate(...)"))
         for name, module in anatomy(model).entries.items():
             places = {found.name: found.module for found in reached(model) if found.name.startswith(f"{name}.")}
             stack.enter_context(_keys_placed(model, artifacts, name, module, places))

@@ -24,6 +24,7 @@ from tunescope.attachment.guards.activations import lean_activations
 from tunescope.attachment.guards.changes import Watch
 from tunescope.attachment.guards.checkpointing import check_stands, recomputed
 from tunescope.attachment.guards.compiled import compiled_anew, forward_within, uncompiled
+from tunescope.attachment.guards.continuous import one_batch_at_a_time
 from tunescope.attachment.guards.four_bit import unpacked
 from tunescope.attachment.guards.mamba_kernels import unfused
 from tunescope.attachment.guards.marks import check_bare, marked, standing_in
@@ -91,6 +92,7 @@ class Banked(Held):
         enter(lean_activations(self.model))
         enter(unfused(self.model))
         enter(switched(self.model))
+        enter(one_batch_at_a_time(self.model, "the bank", "model.generate(..., rows=[...])"))
         enter(self._turns.taken([self.model, self.model.base_model, *anatomy(self.model).entries.values()]))
         enter(self._rows_of_calls())
         self._stack.callback(self._rest)
