@@ -265,7 +265,7 @@ def test_what_is_pulled_does_not_steer_the_terminal(
 def test_a_place_that_cannot_be_written_is_one_line(server: Hub, saved: Path, tmp_path: Path) -> None:
     hub.push(saved, "me/thing")
     for place in ("/dev/null/x", tmp_path / ("x" * 300), tmp_path / "a\0b"):
-        with pytest.raises(ts.UserError, match="cannot be written"):
+        with pytest.raises(ts.UserError, match=r"cannot be written|/dev/null cannot be a folder"):
             hub.pull("me/thing", place)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -21,7 +20,7 @@ WANTS_OUTPUT_START = "_tunescope_wants_output_start"
 REPLICATE = "_replicate_for_data_parallel"  # what torch.nn.DataParallel asks each module for, at every call
 STARTS = "_tunescope_starts"  # of each thread: `output`, the column of the input's last token, while `generate` runs,
 # and `call`, the same of each row, as the call of the model that is on says it
-_STANDING: weakref.WeakKeyDictionary[nn.Module, list[dict[str, Any]]] = weakref.WeakKeyDictionary()  # what they hide
+STANDING = "_tunescope_standing"  # of each that stands in, in the order they came: what it hides
 
 
 def attached_to(model: PreTrainedModel) -> object:
@@ -144,13 +143,15 @@ def standing_in(model: nn.Module, own: Mapping[str, Any]) -> Iterator[None]:
     Of two the earlier may end first, as where `detach` is called within `registered`.
     """
     before = {name: model.__dict__[name] for name in own if name in model.__dict__}
-    later = _STANDING.setdefault(model, [])
+    later = model.__dict__.setdefault(STANDING, [])
     later.append(before)
     model.__dict__.update(own)
     try:
         yield
     finally:
         later[:] = [one for one in later if one is not before]
+        if not later:
+            model.__dict__.pop(STANDING, None)
         for name, value in own.items():
             held = next((one for one in later if one.get(name) is value), model.__dict__)
             held.pop(name, None)
