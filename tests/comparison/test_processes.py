@@ -14,6 +14,7 @@ import tinyrun
 import torch
 import warm
 
+from tunescope.comparison import procedure
 from tunescope.errors import Note, UserError
 from tunescope.system import ranks, run_folder, sealed_json
 
@@ -190,3 +191,11 @@ def test_a_kill_of_the_one_that_began_them_leaves_nothing_that_the_next_does_not
     assert sorted(path.name for path in tmp_path.iterdir() if path.name.startswith(".")) == left
     ranks.swept(folder)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["run", "team.py"]
+
+
+def test_who_holds_the_folder_has_swept_it(tmp_path: Path) -> None:
+    (tmp_path / ".r[u]n.process-1").mkdir()
+    (tmp_path / ".other.process-1").mkdir()
+    (tmp_path / "r[u]n").mkdir()
+    with procedure.held(tmp_path / "r[u]n", 1):
+        assert sorted(path.name for path in tmp_path.glob(".*.process-*")) == [".other.process-1"]
