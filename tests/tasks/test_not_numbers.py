@@ -85,6 +85,12 @@ def test_what_is_nan_at_the_last_token_is():
         greedy(network, [ROWS[1], ROWS[3]], TOKENIZER, 3, 2)
 
 
+def test_a_text_that_ends_by_what_was_nan_is_refused_and_not_empty():
+    told(network := tiny.make("gpt2"), [[2, None], [None]])  # what is chosen there is token 0, which ends a text here
+    with pytest.raises(UserError, match="first on row 7"):
+        greedy(network, [ROWS[1], ROWS[3]], TOKENIZER, 3, 2, stop=0)
+
+
 def alone(network, how):
     """Each row by transformers' own generate, without padding."""
     texts = []
