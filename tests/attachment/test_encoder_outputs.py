@@ -87,3 +87,14 @@ def test_encoder_states_that_the_rows_do_not_explain_are_refused(rows: list[str 
         mask = torch.ones(2, width, dtype=torch.long)
         with pytest.raises(ts.UserError, match=r"encoder_outputs of 10 columns .* give the rows= and the text's own"):
             model(encoder_outputs=states, attention_mask=mask, decoder_input_ids=OUT, rows=rows)
+
+
+@torch.no_grad()
+def test_encoder_states_of_the_bare_model_have_no_context_in_front_of_them() -> None:
+    model, mask = tiny.make("t5"), torch.ones_like(TEXT)
+    mask[0, 5:] = 0
+    given = {"encoder_outputs": model.get_encoder()(input_ids=TEXT, attention_mask=mask), "decoder_input_ids": OUT}
+    expected = model(**given, attention_mask=mask).logits
+    with ts.attach(model, ts.Bank(artifacts(model))):
+        got = model(**given, attention_mask=mask, rows=["b", "b"]).logits
+    torch.testing.assert_close(got, expected, rtol=0, atol=1e-12)
