@@ -14,6 +14,7 @@ from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokeni
 import tunescope as ts
 from tunescope.errors import UserError
 from tunescope.lab.worlds import text_files, text_models, texts
+from tunescope.lab.worlds.manifest import read_manifest
 from tunescope.lab.worlds.text_models import Size, TextModel, held_out_loss, loss, main, pretrained, rates_of
 from tunescope.models.load import load_model
 from tunescope.system import run_folder
@@ -82,7 +83,7 @@ def test_two_processes_that_save_do_not_make_one_model(tmp_path, monkeypatch):
 
 def test_the_command_says_how_far_it_is_and_what_it_made(tmp_path, capsys, monkeypatch):
     (tmp_path / "lines.txt").write_text("\n".join(LINES * 5))
-    sizes = ["--steps", "5", "--layers", "1", "--width", "32"]
+    sizes = ["--steps", "5", "--layers", "1", "--width", "32", "--precision", "float32"]
     monkeypatch.setattr("sys.argv", ["text_models", str(tmp_path), "--out", str(tmp_path / "made"), *sizes])
     monkeypatch.setattr(text_models, "EVERY", 5)
     main()
@@ -90,6 +91,7 @@ def test_the_command_says_how_far_it_is_and_what_it_made(tmp_path, capsys, monke
     assert re.fullmatch(r"step 5 of 5: loss \d\.\d{3}, 0 minutes left\n", err)
     assert re.fullmatch(r".*made: [\d,]+ parameters; nats a token held out: language model \d\.\d{3}\n", out)
     assert AutoModelForCausalLM.from_pretrained(tmp_path / "made").config.num_hidden_layers == 1
+    assert read_manifest(tmp_path / "made")["recipe"]["settings"]["precision"] == "float32"
 
 
 @pytest.mark.parametrize(

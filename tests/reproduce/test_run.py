@@ -12,7 +12,7 @@ from scipy.stats import ttest_1samp
 import tunescope as ts
 from tunescope.__main__ import main
 from tunescope.report.cells import Cell, Table
-from tunescope.reproduce import piece, run
+from tunescope.reproduce import earlier, piece, run
 from tunescope.reproduce.ask import Ask
 from tunescope.reproduce.recipe import check, find, listing, recipes
 from tunescope.reproduce.recipes import _courses
@@ -202,6 +202,19 @@ def test_pieces_of_an_earlier_result_are_not_done_again(toy, tmp_path_factory):
     result = run.reproduce(Ask("toy"), other, workers=1, say=said.append, earlier=toy / "result.json")
     assert said[0] == f"2 of 2 pieces are taken from {toy / 'result.json'}."
     assert result["table"] == sealed_json.read(toy / "result.json")["table"]
+
+
+def test_with_more_seeds_pieces_that_name_theirs_are_taken_and_others_are_not(toy, tmp_path):
+    bare = {"part": "bare"}
+    result = run.reproduce(Ask("toy"), toy, workers=1, say=lambda line: None)
+    held = [*result["units"], {"unit": bare, "outcome": {"a": {"b": 0.5}}}]
+    sealed_json.put(tmp_path / "held.json", result | {"units": held})
+    for seeds, taken in ((2, 3), (3, 2)):
+        units, folder = [bare, *Toy.units({"seeds": seeds})], tmp_path / str(seeds)
+        said = earlier.taken_over("toy", {"seeds": seeds}, units, tmp_path / "held.json", folder)
+        assert said == f"{taken} of {seeds + 1} pieces are taken from {tmp_path / 'held.json'}."
+        assert piece.path(folder, run_folder.identity(bare)).exists() == (seeds == 2)
+        assert piece.path(folder, run_folder.identity({"seed": 1})).exists()
 
 
 @pytest.mark.parametrize(

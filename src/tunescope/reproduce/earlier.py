@@ -29,8 +29,14 @@ def taken_over(name: str, settings: Settings, units: Sequence[dict[str, Any]], r
     if found.get("recipe") != name:
         raise UserError(f"{result} is a result of {found.get('recipe')}, not of {name}.")
     _same_versions(result, found.get("versions", {}))
-    _same_settings(result, _compared(found.get("settings", {}), units), _compared(portable(settings), units))
-    known = {run_folder.identity(one["unit"]): one["outcome"] for one in found.get("units", ())}
+    old = found.get("settings", {})
+    _same_settings(result, _compared(old, units), _compared(portable(settings), units))
+    more_seeds = old.get("seeds") != settings.get("seeds")  # a piece that names no seed may be of them all
+    known = {
+        run_folder.identity(one["unit"]): one["outcome"]
+        for one in found.get("units", ())
+        if "seed" in one["unit"] or not more_seeds
+    }
     asked = {run_folder.identity(unit) for unit in units}
     paths = {one: piece.path(out, one) for one in known if one in asked}
     if not paths:
@@ -44,7 +50,7 @@ def taken_over(name: str, settings: Settings, units: Sequence[dict[str, Any]], r
 
 def _compared(settings: Settings, units: Sequence[dict[str, Any]]) -> Settings:
     """Of the settings those that a piece depends on and does not say itself, as JSON has them."""
-    said = LISTS | ({"seeds"} if all("seed" in unit for unit in units) else set())
+    said = LISTS | ({"seeds"} if any("seed" in unit for unit in units) else set())
     own = {key: value for key, value in settings.items() if key not in said}
     if not all("arm" in unit for unit in units):  # a piece is of several lines, and of these alone
         own |= {"lines": [line["label"] for line in settings.get("lines", ())]}
