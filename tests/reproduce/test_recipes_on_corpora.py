@@ -591,6 +591,18 @@ def test_few_examples_begin_as_published_from_words_through_a_network(tmp_path):
     assert {"infix:mlp=512,length=10", "soft:length=10"} <= {line["arm"] for line in settings["lines"]}
 
 
+def test_prefixes_begin_as_tokens_beside_embeddings_that_do_but_not_as_published(tmp_path):
+    model, _ = tinyrun.write(tmp_path)
+    ask = Ask("prefix-depth", model=model, data=corpus(tmp_path / "rte"))
+    arms = {
+        each: [line["arm"] for line in find("prefix-depth").settings(replace(ask, protocol=each))["lines"]]
+        for each in ("tuned", "paper")
+    }
+    begun = [f"prefix:length={length},init_from=tokens" for length in (1, 10, 20)]
+    assert arms["tuned"][-3:] == begun and len(arms["tuned"]) == len(arms["paper"]) + 3
+    assert not [arm for arm in arms["paper"] if "init_from" in arm]
+
+
 def test_a_metric_that_cannot_run_is_told_and_one_that_decides_is_refused(tmp_path, monkeypatch):
     from tunescope.data import metric
     from tunescope.data.metric import find_metric

@@ -1,7 +1,8 @@
 """Where virtual tokens act: as embeddings, as keys and values of every layer in front, or behind the input.
 
 Behind the input they are an infix: what other papers call a suffix, in every layer, and seen from the input's last
-token on, which gives the first of the output.
+token on, which gives the first of the output. Embeddings begin as tokens of the vocabulary, prefixes and infixes as
+noise; under the tuned protocol prefixes begin as tokens too, so that a place is not held against a better start.
 """
 
 from tunescope.reproduce import corpus_line, corpus_table, published
@@ -28,6 +29,8 @@ def settings(ask: Ask) -> Settings:
         for method, label in LABELS.items()
         for length in sorted({*lengths, 5} if method == "prefix" else lengths)  # five: that of their main table
     ]
+    if ask.protocol == "tuned" and not ask.quick:
+        lines += [Line(f"prefix of tokens, {length}", f"prefix:length={length},init_from=tokens") for length in lengths]
     return corpus_table.settings(
         ask, lines, published.course(ask, published.TABLE_TO_TEXT), published.rows(ask), kinds=("decoder",)
     )
