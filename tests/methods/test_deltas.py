@@ -219,6 +219,38 @@ def test_biases_by_other_names_are_biases_and_are_trained(family: str, named: se
     assert not [name for name in still if name.rpartition(".")[2] != "bias"], still
 
 
+@pytest.mark.parametrize("family", ["gpt2", "llama", "t5"])
+def test_full_takes_every_name_that_the_model_itself_lists(family: str) -> None:
+    model = tiny.make(family)
+    for name, itself in list(model.named_parameters()):
+        with ts.attach(model, ts.Full(only=(name,))) as tuned:
+            assert [leaf.shape for leaf in tuned.parameters()] == [itself.shape]
+            changed = {listed for listed, now in model.named_parameters() if now is not itself and listed == name}
+        assert changed == {name}
+
+
+def test_full_takes_a_name_with_the_base_models_in_front_on_the_base_model_too() -> None:
+    model = tiny.make("llama")
+    with ts.attach(model, ts.Full(only=("model.norm.weight", "layers.0.*norm.weight"))) as tuned:
+        assert list(tuned.named_parameters()) == [
+            "0.layers.0.input_layernorm.weight",
+            "0.layers.0.post_attention_layernorm.weight",
+            "0.norm.weight",
+        ]
+        artifact = tuned.artifacts[0]
+    with ts.attach(model.base_model, artifact) as tuned:
+        assert len(tuned.parameters()) == 3
+
+
+def test_a_name_that_no_parameter_has_is_refused_with_those_there_are() -> None:
+    with pytest.raises(ts.UserError) as caught:
+        ts.attach(tiny.make("llama"), ts.Full(only=("norm.weight", "model.layers.0.mlp.upproj.weight")))
+    told = str(caught.value)
+    assert "named 'model.layers.0.mlp.upproj.weight'. Did you mean 'layers.*.mlp.up_proj.weight'?" in told
+    assert "It has embed_tokens.weight, layers.*.self_attn.q_proj.weight," in told
+    assert "Full(only=('embed_tokens.weight',)), say" in told and "attention_bias" not in told and "\n" not in told
+
+
 @pytest.mark.parametrize("family", ["gpt2", "bert", "t5", "bart", "llama"])
 def test_full_tuning_takes_the_step_that_training_the_model_itself_takes(family: str) -> None:
     model, itself = tiny.make(family), tiny.make(family)

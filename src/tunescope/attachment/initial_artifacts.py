@@ -21,7 +21,7 @@ from tunescope.attachment.head_hooks import EVERY, TOKENS, classifier
 from tunescope.attachment.own_head import check_head
 from tunescope.attachment.site_hooks import SiteUse
 from tunescope.attachment.sites.choice import check_places, sites_for
-from tunescope.attachment.weights import named_parameters
+from tunescope.attachment.weights import chosen_parameters
 from tunescope.attachment.whole import through
 from tunescope.errors import UserError
 from tunescope.methods.artifact import (
@@ -91,14 +91,7 @@ def fresh(model: PreTrainedModel, spec: Spec, tokenizer: PreTrainedTokenizerBase
         return spec.init(base_of(model, tokenizer))
     if isinstance(spec, PatchDelta):
         check_in_one_piece(model, f"{spec} changes them")
-        places = named_parameters(model)
-        selected = {name: at[0][0]._parameters[at[0][1]] for name, at in places.items() if spec.selects(name)}
-        if not selected:
-            flags = [
-                name for name, on in sorted(model.config.to_dict().items()) if name.endswith("_bias") and on is False
-            ]
-            told = f" (its config says {', '.join(f'{name}=False' for name in flags)})" if flags else ""
-            raise UserError(f"{spec}: family {model.config.model_type!r} has no such parameter to change{told}.")
+        selected = {name: at[0][0]._parameters[at[0][1]] for name, at in chosen_parameters(model, spec).items()}
         for name, value in selected.items():
             if value is not None and is_quantised(value):
                 raise UserError(f"{spec} would change {name!r}, which is quantised: use lora, or a model in bfloat16.")

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import difflib
+import re
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -22,6 +25,8 @@ from tunescope.models.positions import seen_by
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
+
+SHOWN = 12  # names in a message
 
 
 def named_parameters(model: PreTrainedModel) -> dict[str, list[tuple[nn.Module, str]]]:
@@ -45,6 +50,44 @@ def named_parameters(model: PreTrainedModel) -> dict[str, list[tuple[nn.Module, 
                     owners.setdefault(id(parameter), []).append((module, attribute))
                     names.setdefault(id(parameter), f"{head}{path}.{attribute}".lstrip("."))
     return {names[key]: owners[key] for key in owners}
+
+
+def chosen_parameters(model: PreTrainedModel, spec: PatchDelta) -> dict[str, list[tuple[nn.Module, str]]]:
+    """Of the parameters those that a delta changes, by canonical name.
+
+    Raises UserError for a pattern that is no parameter's name, and where there is nothing to change.
+    """
+    places = named_parameters(model)
+    chosen = {name for name in places if spec.selects(name)}
+    for pattern in spec.only:
+        if any(fnmatchcase(name, pattern) for name in places):
+            continue
+        listed = {name for name in places if fnmatchcase(_as_listed(model, name), pattern)}
+        if not listed:
+            raise UserError(_no_name(model, spec, pattern, places))
+        chosen |= listed
+    if not chosen:
+        flags = [name for name, on in sorted(model.config.to_dict().items()) if name.endswith("_bias") and on is False]
+        told = f" (its config says {', '.join(f'{name}=False' for name in flags)})" if flags else ""
+        raise UserError(f"{spec}: family {model.config.model_type!r} has no such parameter to change{told}.")
+    return {name: at for name, at in places.items() if name in chosen}
+
+
+def _as_listed(model: PreTrainedModel, name: str) -> str:
+    """A canonical name as `model.named_parameters()` has it of a model with a head."""
+    return name.removeprefix("head:") if name.startswith("head:") else f"{model.base_model_prefix}.{name}"
+
+
+def _no_name(model: PreTrainedModel, spec: PatchDelta, pattern: str, names: Iterable[str]) -> str:
+    """What is said of a pattern that no parameter has: the names there are, with a * for a layer's number."""
+    usual = list(dict.fromkeys(re.sub(r"(?<=\.)\d+(?=\.)", "*", name) for name in names))
+    near = difflib.get_close_matches(re.sub(r"(?<=\.)\d+(?=\.)", "*", pattern), usual, n=1)
+    meant = f" Did you mean {near[0]!r}?" if near else ""
+    more = f" and {len(usual) - SHOWN} more" if len(usual) > SHOWN else ""
+    return (
+        f"{spec}: this {type(model).__name__} has no parameter to change named {pattern!r}.{meant} It "
+        f"has {', '.join(usual[:SHOWN])}{more}: {type(spec).__name__}(only=({usual[0]!r},)), say, where * is anything."
+    )
 
 
 class Patched:

@@ -140,6 +140,7 @@ class SiteDelta(Spec):
 class PatchDelta(Spec):
     """A delta that changes parameters by name, for what has no site."""
 
+    only: tuple[str, ...] = ()  # patterns, each of which is to be the name of some parameter; none: what `selects` says
     rows: tuple[int, ...] = ()  # of each parameter these rows alone, which its tensors then are; none: all
 
     @abstractmethod

@@ -18,13 +18,16 @@ from tunescope.methods.artifact import Counted, Params, PatchDelta
 class Full(PatchDelta):
     """A change to every parameter of the model, tied ones once; but to none of an encoder's pooler, whatever reads it.
 
-    only: names of parameters, a * for anything, as in only=*norm*: these alone are changed; none means all.
+    only: names of parameters, a * for anything, as in only=*norm*: these alone are changed; none means all. They count
+    from the base model (embed_tokens.weight, h.0.ln_1.weight; head:score.weight is of the head), or are as
+    named_parameters() of a model with a head has them (model.embed_tokens.weight, transformer.h.0.ln_1.weight,
+    score.weight).
     rows: of each of them these rows alone, tokens of an embedding say; none means all.
 
     Tensors: by a parameter's name in the model what is added to it, of its shape, such as "wte.weight" (vocabulary,
     width), or (rows, width); zeros at first.
 
-    Raises UserError, once it meets a model, for rows that a parameter does not have.
+    Raises UserError, once it meets a model, for a name that no parameter has, and for rows that one does not have.
     """
 
     learning_rates: ClassVar[tuple[float, float, float]] = (3e-5, 1e-4, 1e-3)
