@@ -69,6 +69,21 @@ def test_python_takes_fields_by_their_names_and_by_those_of_their_options() -> N
     assert given(settings=Settings(clip=2.0)).settings == Settings(clip=2.0)
 
 
+@pytest.mark.parametrize(("steps", "every"), [(20, 2), (500, 50), (4, 1), (2009, 200)])
+def test_development_scores_are_taken_every_tenth_of_the_steps_however_the_settings_are_given(steps, every) -> None:
+    assert Settings(steps=steps).eval_every == every
+    assert given(steps=steps) == given(settings=Settings(steps=steps), dev_share=0.2)
+    assert Plan(settings=Settings(steps=steps)).settings.eval_every == every
+    assert replace(Settings(steps=steps), steps=7).eval_every == every  # a trial of a rate is cut, not scored anew
+
+
+@pytest.mark.parametrize(("steps", "every"), [(500, 50), (2000, 50), (20, 2), (20, 20)])
+def test_a_command_asks_for_the_same_development_scores(steps: int, every: int) -> None:
+    words = command(given(steps=steps, eval_every=every)).split()
+    told = int(words[words.index("--eval-every") + 1]) if "--eval-every" in words else max(1, steps // 10)
+    assert told == every and int(words[words.index("--steps") + 1]) == steps
+
+
 def test_what_cannot_be_given_is_refused_in_one_line() -> None:
     with pytest.raises(
         UserError, match=r"^compare has no field 'beyound'\. Did you mean 'beyond'\? It has: arms, budget"

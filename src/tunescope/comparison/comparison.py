@@ -105,7 +105,8 @@ def compare(
     Args:
         model: a folder or hub id; or a loaded transformers model, with its tokenizer.
         data: a JSONL, CSV or TSV file, or {"train": ..., "dev": ..., "test": ...}.
-        plan: all of the question but the model, the data and, if it is given here, the task.
+        plan: all of the question but the model, the data and, if it is given here, the task; on the cpu, and with all
+            development rows scored each time, unless its device and dev_share say otherwise.
         task: "classification" (the default), "choice", "generation", "reasoning", or a Task.
         tokenizer: of a loaded model.
         out: the run's folder; by default one in runs/, named by the question.
@@ -117,7 +118,8 @@ def compare(
         report_to: loggers, such as ("tensorboard",): `tunescope compare --help` lists them.
         fields: instead of a plan, fields of `Plan` and `Settings`, or options of the command line: arms=["lora"],
             budget=20_000, seeds=3 (how many) or seeds=[1, 4] (which), learning_rates=[1e-3], steps=200, and so on;
-            settings=Settings(...) is all of the training. Unless the task is a Task, its fields too: template="{text}
+            settings=Settings(...) is all of the training, and has all development rows scored each time, unless
+            dev_share says less. Unless the task is a Task, its fields too: template="{text}
             It was", words={"neg": "bad", "pos": "great"}, text_field="review".
 
     Raises:

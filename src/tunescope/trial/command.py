@@ -47,7 +47,9 @@ def _command_words(plan: Plan, here: bool) -> list[str]:
     typed |= {"forgetting": plan.forgetting if here else Path(plan.forgetting).name}
     typed |= {"dev_share": {DEV_SHARE: "", None: 1}.get(plan.dev_share, plan.dev_share)}
     typed |= {"trials": ()} if plan.rates else {}  # rates stand for trials
-    auto = {"batch_size": "auto"} if plan.halve_batches and plan.settings.batch_size == Settings().batch_size else {}
+    usual = Settings(steps=plan.settings.steps)
+    auto: dict[str, Any] = {"eval_every": ()} if plan.settings.eval_every == usual.eval_every else {}
+    auto |= {"batch_size": "auto"} if plan.halve_batches and plan.settings.batch_size == usual.batch_size else {}
     if here:
         typed |= _unsaid(plan)
     for kind, values in ((Plan, typed), (Settings, auto)):

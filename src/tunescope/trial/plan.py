@@ -62,14 +62,16 @@ class Plan:
     budgets: stored parameters; () leaves every size as typed.
     trials, rates: so many of each method's own grid of learning rates, or these; () means the grid.
     seeds: which, as numbers; () means three, and looks at more.
-    threads, device: of each arm run, whatever the number of workers, so their numbers are the same.
+    threads, device: of each arm run, whatever the number of workers, so their numbers are the same. A plan's device is
+        the cpu where none is said; `compare(...)` without a plan takes this machine's.
     settings: how every arm is trained.
     pilot_of, trial_steps: in a pilot, the comparison that it stands for, and the steps of a learning rate's trial; None
         where a trial is a run like the others.
     halving, beyond: learning rates that stop early, and those tried past an end of the grid; see `trial.rates`. None
         beyond is 3, or 0 where a single rate is tried.
     k_shot: rows of each label that every seed draws to train on; None takes all.
-    dev_share: of a run's passes, what its development scores may take (`trial.dev_rows`); None scores all rows.
+    dev_share: of a run's passes, what its development scores may take (`trial.dev_rows`); None scores all rows, while
+        `compare(...)` without a plan or settings takes 0.2.
     together: runs that share a pass of the model; 0 takes what is quickest.
     fit: what the question was cut to, so that it is done in the minutes; see `comparison.time_cuts`.
     day: that a chat template which writes the day is to write, as 2026-11-26; "" is that on which the run is begun.

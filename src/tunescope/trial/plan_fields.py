@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import fields, replace
+from dataclasses import fields
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -59,14 +59,8 @@ def planned(
         asked.setdefault("dev_share", DEV_SHARE)
     if "forgetting" in asked:
         asked["forgetting"] = text_path(asked["forgetting"])
-    settings = settings or settings_of(of_settings)
+    settings = settings or Settings(**of_settings)
     return Plan(model=model_path(model), data=data_paths(data), task=task, settings=settings, **asked)
-
-
-def settings_of(given: Mapping[str, Any]) -> Settings:
-    """The settings; ten evaluations a run, unless it is said how many."""
-    steps = given.get("steps", Settings().steps)
-    return replace(Settings(eval_every=max(1, steps // 10)), **given)
 
 
 def is_field(name: str) -> bool:

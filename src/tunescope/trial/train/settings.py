@@ -38,7 +38,11 @@ class Settings:
     precision: Annotated[
         str, Option("auto (bfloat16 on a GPU that has it), float32 or bfloat16.", shows_default=True)
     ] = "auto"
-    eval_every: Annotated[int, Option("steps between development scores (default: a tenth of the steps).")] = 50
+    eval_every: Annotated[int, Option("steps between development scores (default: a tenth of the steps).")] = None  # type: ignore[assignment]
     patience: Annotated[
         int, Option("development scores in a row without a new best before stopping.", shows_default=True)
     ] = 5
+
+    def __post_init__(self) -> None:
+        if self.eval_every is None:
+            object.__setattr__(self, "eval_every", max(1, self.steps // 10))
