@@ -1,8 +1,11 @@
 """The site of the documentation: `make docs`."""
 
 import re
+from dataclasses import is_dataclass
 from importlib import metadata
 from pathlib import Path
+
+from tunescope.system.option import options_of
 
 HERE = Path(__file__).resolve().parent
 REPORTS = sorted((HERE.parent / "results").glob("*.html"))
@@ -33,6 +36,10 @@ def _linked(app, name, source):
 FIELD = re.compile(r"^[a-z]\w*(, [a-z]\w*)*( and [a-z]\w*)?: ")
 
 
+def _escaped(line):
+    return re.sub(r"([*|])|(?<=\w)_(?=\W|$)", lambda found: "\\" + found[0], line)
+
+
 def _plain(app, what, name, obj, options, lines):
     """Docstrings are plain text: marks of reStructuredText in them mean themselves, but for backticks.
 
@@ -40,7 +47,7 @@ def _plain(app, what, name, obj, options, lines):
     """
     made = []
     for line in lines:
-        text = re.sub(r"([*|])|(?<=\w)_(?=\W|$)", lambda found: "\\" + found[0], line)
+        text = _escaped(line)
         if what == "class":
             text = text.strip()
             if found := FIELD.match(text):
@@ -50,6 +57,17 @@ def _plain(app, what, name, obj, options, lines):
     lines[:] = made
 
 
+def _options(app, what, name, obj, options, lines):
+    """The fields of a class that are options, each with what --help says of it."""
+    known = options_of(obj) if what == "class" and is_dataclass(obj) else ()
+    lines += ["", "As options, with the words and defaults of the command line:"] if known else []
+    for one in known:
+        said = re.sub(r"(?<!\S)(--[a-z-]+)", r"``\1``", _escaped(one.option.help))
+        usual = f" Default: {one.default}." if one.option.shows_default and one.default is not False else ""
+        lines += ["", f"- **{one.field}** (``{one.names[0]}``): {said}{usual}"]
+
+
 def setup(app):
     app.connect("source-read", _linked)
     app.connect("autodoc-process-docstring", _plain, priority=400)  # napoleon's is at 500
+    app.connect("autodoc-process-docstring", _options, priority=450)

@@ -66,4 +66,18 @@ def test_every_page_is_in_it_and_every_link_within_it_leads_somewhere(site):
 def test_every_public_name_and_every_method_has_its_place(site):
     places = Links(site / "api.html").places
     assert {f"tunescope.{name}" for name in tunescope.__all__ if name != "__version__"} <= places
+    held = {"named_parameters", "parameters", "train", "eval", "registered", "detach"}
+    for name, own in (("attached.Attached", {"in_place", "paused"}), ("bank.banked.Banked", {"rows", "artifacts"})):
+        name = f"tunescope.attachment.{name}."
+        assert {place.removeprefix(name) for place in places if place.startswith(name)} == held | own
     assert {f"{name}.html" for name in methods()} <= {path.name for path in (site / "methods").glob("*.html")}
+
+
+def test_the_fields_of_settings_and_plans_are_told_as_help_tells_them(site):
+    help_told = subprocess.run([sys.executable, "-m", "tunescope", "compare", "--help"], capture_output=True, text=True)
+    page = re.sub(r"\s+", " ", re.sub(r"<[^>]+>", "", (site / "api.html").read_text("utf-8")))
+    at = page.index("class tunescope.Settings")
+    for part, words in ((page[at:], ("--steps", "--clip", "--patience")), (page[:at], ("--k-shot", "--together"))):
+        for option in words:
+            line = re.search(rf"{option} [A-Z ]*\W+([a-z].{{20}})", help_told.stdout)
+            assert line and f"({option}): {line[1][:15]}" in part, option

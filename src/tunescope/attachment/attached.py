@@ -108,7 +108,7 @@ class Attached(Held):
 
     @property
     def holds_values(self) -> bool:
-        """Whether the tensors are the weights themselves for now, and no changes of them: `in_place`."""
+        """Whether `in_place` is in force, by which the tensors are the weights themselves and no changes of them."""
         return self._patched is not None and self._patched.is_whole
 
     @property

@@ -48,6 +48,7 @@ class Held(ABC):
         """UserError where what is attached cannot be trained."""
 
     def parameters(self) -> list[Tensor]:
+        """The tensors to optimise, for an optimizer of torch."""
         return list(self.named_parameters().values())
 
     def train(self, mode: bool = True) -> Self:
@@ -61,6 +62,7 @@ class Held(ABC):
         return self
 
     def eval(self) -> Self:
+        """`train(False)`: gradients and dropout of the deltas off; the base model's own mode is not touched."""
         return self.train(False)
 
     @contextmanager

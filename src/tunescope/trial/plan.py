@@ -54,8 +54,8 @@ class Fit:
 class Plan:
     """Everything that a run's numbers depend on, but for the contents of the files it names.
 
-    A field with an `Option`, which says what it is, is one of `tunescope compare` and a name in `compare(...)`. In a
-    plan that is given to `compare` its model and data stand in for those here.
+    Most fields are options of `tunescope compare` and names in `compare(...)`, of which `tunescope compare --help` and
+    docs/training.md say more. In a plan that is given to `compare` its model and data stand in for those here.
 
     model, data, task: the model's name, part -> file, and the kind of task with its fields.
     arms: as typed; () means the default ones for the model's kind.

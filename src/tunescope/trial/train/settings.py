@@ -22,9 +22,10 @@ _BATCH = Option(
 class Settings:
     """How it is trained; fixed before the data and the same for every arm.
 
-    Each field is an option of `tunescope compare` and a name in `compare(...)`, said there in its `Option`:
-    steps, batch_size and accumulate (the parts of a batch); optimizer, schedule, warmup, weight_decay and clip, of the
-    updates; precision, of the losses; eval_every and patience, of early stopping.
+    Each field is an option of `tunescope compare` and a name in `compare(...)`: steps, batch_size and accumulate (the
+    parts of a batch); optimizer, schedule, warmup, weight_decay and clip, of the updates; precision, of the losses;
+    eval_every (None: a tenth of the steps) and patience, of early stopping. `tunescope compare --help` and
+    docs/training.md say what each of them means.
     """
 
     steps: Annotated[int, Option("updates of one run, at most.", shows_default=True, command="always")] = 500
