@@ -138,7 +138,7 @@ def sizes(name: str, method: type[Spec]) -> Iterator[str]:
         yield ""
     sized = f"A budget sets `{method.size}`." if method.size else "A budget sets nothing of it."
     rates = ", ".join(f"{rate:g}" for rate in method.learning_rates)
-    trained = not method.bound and name != "text"
+    trained = not method.bound and not method.whole_numbers
     yield sized + ("" if not trained else f" A comparison tries the learning rates {rates}, and goes on past an end.")
     yield ""
 

@@ -177,6 +177,11 @@ def test_arms_lists_every_method_with_its_fields(tunescope):
     assert code == 0
     for line in ("zero-shot: ", "demos: ", "prefix: ", "lora: ", "a budget sets: rank", "example: lora:rank=8"):
         assert line in out
+    rates = dict(re.findall(r"^  (\w+): (?:.*\n    )*.*; learning rates: (.*)", out, re.MULTILINE))
+    assert {name for name, told in rates.items() if told == "none"} == {
+        "text",
+        "anchors",
+    }  # of these nothing is trained
 
 
 def test_doctor_says_whether_a_model_is_reached(tunescope, material):

@@ -311,6 +311,9 @@ def test_all_refused_is_an_error(bench, material, tmp_path):
     asked = question(material, arms=("lora", "prefix"), budgets=(3,))
     with pytest.raises(UserError, match="every arm was refused; lora: LoRA cannot be had for 3 parameters"):
         on(bench, asked, tmp_path / "run")
+    asked = question(material, arms=("demos:k=4,order=best,orders=all",))
+    with pytest.raises(UserError, match=r"^every arm was refused; demos:k=4,order=best,orders=all: \d+ demonstr"):
+        on(bench, asked, tmp_path / "demos")
 
 
 def test_a_budget_without_room_for_any_delta_is_refused_before_the_contexts_are_trained(bench, material, tmp_path):

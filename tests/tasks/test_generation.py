@@ -253,6 +253,8 @@ def test_what_cannot_work_is_refused():
         Generation(metric="bleu", also=("nist", "bleu"))
     with pytest.raises(UserError, match=r"--lowercase has no effect: nist, rouge_l ignore case in any event"):
         Generation(metric="nist", also=("rouge_l",), lowercase=True)
+    with pytest.raises(UserError, match=r"--lowercase has no effect: nist ignores case in any event"):
+        Generation(metric="nist", lowercase=True)
     with pytest.raises(UserError, match=r"max_new_tokens=0\) must be at least 1"):
         Generation(max_new_tokens=0)
     with pytest.raises(UserError, match=r"contains the target's own field \{target\}"):

@@ -51,7 +51,8 @@ def _method(name: str, method: type[Spec]) -> Iterator[str]:
     known: list[Field[Any]] = list(fields(method))  # type: ignore[arg-type]
     if known:
         yield _fields(known)
-    rates = "none" if method.bound else ", ".join(f"{rate:g}" for rate in method.learning_rates)
+    still = method.bound or method.whole_numbers  # a text's ids are no floats to train
+    rates = "none" if still else ", ".join(f"{rate:g}" for rate in method.learning_rates)
     yield f"    a budget sets: {method.size or 'nothing'}; learning rates: {rates}"
     example = next((field for field in known if field.name == method.size), next(iter(known), None))
     if example is not None and _shown(example):

@@ -32,7 +32,8 @@ class AllRefused(UserError):  # noqa: N818
     """No arm is left to compare; `reason` is the first one's."""
 
     def __init__(self, name: str, reason: str):
-        super().__init__(f"every arm was refused; {name}: {reason}")
+        told = reason if reason.startswith(f"{name}: ") else f"{name}: {reason}"
+        super().__init__(f"every arm was refused; {told}")
         self.reason = reason
 
 

@@ -19,4 +19,8 @@ def check_metrics(metric: str, also: tuple[str, ...], lowercase: bool) -> None:
             f"first, as in --metric bleu {metric}."
         )
     if lowercase and not any(one.takes_lowercase for one in found):
-        raise UserError(f"--lowercase has no effect: {', '.join(asked)} ignore case in any event. Leave it out.")
+        raise UserError(f"--lowercase has no effect: {_all_of(asked)} case in any event. Leave it out.")
+
+
+def _all_of(names: tuple[str, ...]) -> str:
+    return f"{', '.join(names)} {'ignores' if len(names) == 1 else 'ignore'}"
