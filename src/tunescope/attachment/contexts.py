@@ -17,7 +17,7 @@ from tunescope.attachment.embeddings import embeddings_joined
 from tunescope.attachment.guards.changes import Watch
 from tunescope.attachment.guards.compiled import uncompiled
 from tunescope.attachment.guards.continuous import one_batch_at_a_time
-from tunescope.attachment.guards.marks import told_start, wants_output_start
+from tunescope.attachment.guards.marks import told_guidance, told_start, wants_output_start
 from tunescope.attachment.guards.single import Single
 from tunescope.attachment.site_hooks import are_tuned, computed_in
 from tunescope.errors import UserError
@@ -172,9 +172,14 @@ def check_output_start(model: PreTrainedModel, given: Mapping[str, Any], *, trai
     """Without a cache, which may be a step of decoding that reads the whole text again, the output's start is told.
 
     So it is where what acts from there is trained on a text: else the last token alone feels it, whose logit the loss
-    over a text leaves out, and every gradient is zero. Raises UserError where it is not, and for texts packed into one
-    row.
+    over a text leaves out, and every gradient is zero. Raises UserError where it is not, for texts packed into one row,
+    and for guidance, whose second text begins elsewhere.
     """
+    if (scale := told_guidance(model)) != 1:
+        raise UserError(
+            f"generate() with guidance_scale={scale:g} reads a second text beside each row, and an infix, as a "
+            "reweight, is told of the rows alone where the output begins. Pass guidance_scale=1, or take a prefix."
+        )
     told = given.get("output_start") is not None or told_start(model) is not None
     if given.get("use_cache") is False and not told:
         raise UserError(
