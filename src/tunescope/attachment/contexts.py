@@ -14,6 +14,7 @@ from tunescope.attachment.attention.function import NAME, STATE, LayerState
 from tunescope.attachment.attention.reach import reached, switched
 from tunescope.attachment.context_keys import check_in_force, extras_of, tuned_embedder
 from tunescope.attachment.embeddings import embeddings_joined
+from tunescope.attachment.family_positions import FamilyPositions
 from tunescope.attachment.guards.changes import Watch
 from tunescope.attachment.guards.compiled import uncompiled
 from tunescope.attachment.guards.continuous import one_batch_at_a_time
@@ -65,6 +66,7 @@ def _keys_placed(
     reads_base = any(isinstance(one.spec, Context) and one.spec.reads_base for one in artifacts)
     is_bound = anatomy(model).kind == "decoder" and any(one.in_force is not None for one in artifacts)
     watch, single = Watch(entry if reads_base or is_bound else None), Single(entry)
+    own = FamilyPositions(model, entry)
     groups = [a.tensors for a in artifacts if not isinstance(a.spec, AttentionDelta)]  # no key hangs on those
 
     def enter(_module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[()], dict[str, Any]]:
@@ -83,13 +85,13 @@ def _keys_placed(
             for name, module in places.items():
                 module.__dict__[STATE].extras = extras[name]
             made["for"] = now
-        given = moved(model, given, made["used"], names) if has_contexts else given
+        given = moved(model, own.counted(given), made["used"], names) if has_contexts else given
         tell_call(model, given, [module.__dict__[STATE] for module in places.values()])
         if wants_output_start(model):
             check_output_start(model, given, trains=are_tuned(*(artifact.tensors for artifact in artifacts)))
         return (), given
 
-    with entered(entry, uncompiled(enter), places), single.ending():
+    with own.noted(), entered(entry, uncompiled(enter), places), single.ending():
         yield
 
 
