@@ -324,3 +324,49 @@ def test_each_part_of_a_model_has_the_attention_again_that_it_had() -> None:
     assert_no_trace(model, before)
     told = model.config.text_config._attn_implementation, model.config.vision_config._attn_implementation
     assert told == ("eager", "sdpa")
+
+
+def made_paligemma() -> Any:
+    torch.manual_seed(0)
+    model = tf.PaliGemmaForConditionalGeneration(paligemma()).double().eval()
+    for value in model.parameters():
+        value.data.add_(0.1 * torch.randn_like(value))
+    return model
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("context", ["prefix:length=3,positions=same", "prefix:length=3,positions=after", "infix"])
+def test_positions_that_a_family_makes_itself_count_no_padding_behind_a_context(context: str) -> None:
+    with tiny.Float64():
+        model, given = made_paligemma(), padded_left()
+        artifacts = tiny.away(model, context)
+        rows = [ids[mask.bool()][None] for ids, mask in zip(given["input_ids"], given["attention_mask"], strict=True)]
+        with ts.attach(model, *artifacts):
+            alone = [model(ids, attention_mask=torch.ones_like(ids)).logits[0] for ids in rows]
+            together = model(**given).logits
+            begun = {name: value[:, :5] for name, value in given.items()}
+            past = model(**begun, use_cache=True, output_start=torch.tensor([6, 6])).past_key_values
+            later = given | {"input_ids": given["input_ids"][:, 5:], "past_key_values": past}
+            in_two = model(**later, output_start=torch.tensor([6, 6])).logits
+            by_body = model.model(**given)[0]
+        with ts.attach(model, ts.Bank({"a": artifacts})):
+            in_bank = model(**given, rows=["a", "a"]).logits
+        for row, one in enumerate(alone):
+            close(together[row, -len(one) :], one)
+            close(in_bank[row, -len(one) :], one)
+            close(in_two[row], one[-2:])
+            close(model.lm_head(by_body)[row, -len(one) :], one)
+
+
+@torch.no_grad()
+def test_positions_that_the_caller_gives_stay_the_caller_s() -> None:
+    model, given, seen = made_paligemma(), padded_left(), []
+    columns = torch.arange(1, 8)[None]
+    with ts.attach(model, *tiny.away(model, "prefix:length=3,positions=same")):
+        decoder = anatomy(model).entries["decoder"]
+        decoder.register_forward_pre_hook(lambda _, __, told: seen.append(told["position_ids"]), with_kwargs=True)
+        model(**given, position_ids=columns)
+        model(**given)
+        model(given["input_ids"], position_ids=columns.repeat(2, 1))
+    assert torch.equal(seen[0], columns) and torch.equal(seen[2], columns.repeat(2, 1))
+    assert torch.equal(seen[1][1], torch.tensor([1, 1, 1, 1, 2, 3, 4]))

@@ -1,4 +1,4 @@
-"""An encoder's mask for every pair of tokens, as transformers takes it beside one of columns, behind virtual tokens."""
+"""A mask for every pair of tokens, as transformers takes it beside one of columns, behind virtual tokens."""
 
 import pytest
 import tiny
@@ -63,3 +63,25 @@ def test_a_mask_that_says_more_than_padding_is_refused(mask: Tensor) -> None:
     model = tiny.make("bert")
     with ts.attach(model, ts.Soft(length=2)), pytest.raises(ts.UserError, match=r"give a mask \(batch, length\)"):
         model(TEXT, attention_mask=mask)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("is_windowed", [True, False])
+def test_a_mask_says_what_is_seen_of_the_text_and_a_layer_s_window_what_is_seen_in_front(is_windowed: bool) -> None:
+    with tiny.Float64():
+        model, n, n_front = tiny.make("mistral"), 12, 3
+        (soft,) = tiny.away(model, f"soft:length={n_front}")
+        text = tiny.ids(2, n)
+        at = torch.arange(n_front + n)
+        causal = at[:, None] >= at
+        near = causal & (at[:, None] - at < model.config.sliding_window)
+        whole = near.clone() if is_windowed else torch.cat([near[:, :n_front], causal[:, n_front:]], 1)
+        with ts.attach(model, soft):
+            got = model(text, attention_mask=whole[None, None, n_front:, n_front:], use_cache=False).logits
+        embedded = torch.cat([soft.tensors["embeddings"].expand(2, -1, -1), model.get_input_embeddings()(text)], 1)
+        expected, dense = (
+            model(inputs_embeds=embedded, attention_mask=mask[None, None], use_cache=False).logits[:, n_front:]
+            for mask in (whole, causal)
+        )
+    torch.testing.assert_close(got, expected, rtol=0, atol=1e-12)
+    assert (expected - dense).abs().max() > 1e-3

@@ -11,6 +11,7 @@ from torch import Tensor
 from transformers.masking_utils import eager_mask
 
 import tunescope as ts
+from tunescope.attachment.attention.reach import quick_to_train
 from tunescope.methods.artifact import Artifact
 
 
@@ -164,6 +165,8 @@ REFUSED = [
     ("longt5", ts.Prefix(length=2), r"2 of 2 encoder layers of family 'longt5' compute attention by themselves"),
     ("bigbird_pegasus", ts.Prefix(length=2), r"'bigbird_pegasus' gives its attention something"),
     ("bigbird_pegasus", ts.Soft(length=2), r"'bigbird_pegasus' gives its attention something"),
+    ("minimax_m3_vl_text", ts.Prefix(length=2), r"its attention something that tunescope .* know \(block_indices\)"),
+    ("minimax_m3_vl_text", ts.Soft(length=2), r"its attention something that tunescope .* know \(block_indices\)"),
 ]
 
 
@@ -218,3 +221,20 @@ def test_a_soft_prompt_is_never_written_into() -> None:
         words = network.get_input_embeddings()(ids)
         whole = network(inputs_embeds=torch.cat([before.expand(2, -1, -1), words], 1)).logits[:, 3:]
         close(first, whole)
+
+
+@torch.no_grad()
+def test_where_blocks_of_keys_are_chosen_deltas_act_and_attention_stays_the_family_s() -> None:
+    with tiny.Float64():
+        network, ids = model("minimax_m3_vl_text"), tiny.ids(2, 30)
+        bare = network(ids).logits
+        with ts.attach(network, ts.LoRA(rank=2, sites=("all-linear",)), ts.Adapter(sites=("all-linear",))) as tuned:
+            close(network(ids).logits, bare)
+            with quick_to_train(network, "bfloat16"):
+                close(network(ids).logits, bare)
+            for value in tuned.parameters():
+                value.add_(0.1)
+            assert (network(ids).logits - bare).abs().max() > 1e-3
+        for layer in network.model.layers[1:]:
+            layer.self_attn.indexer.topk_blocks = 99
+        assert (network(ids).logits - bare).abs().max() > 1e-3  # a choice that is lost would be seen

@@ -47,6 +47,26 @@ def llama4() -> Any:
     )
 
 
+def minimax_m3(block: int = 4) -> Any:
+    return tf.MiniMaxM3VLTextConfig(
+        **SMALL,
+        **HEADS,
+        num_hidden_layers=2,
+        head_dim=6,
+        rotary_dim=6,
+        index_n_heads=2,
+        index_head_dim=6,
+        index_block_size=block,
+        index_topk_blocks=2,
+        experts_implementation="eager",
+        layer_types=["full_attention", "minimax_m3_sparse"],
+        num_local_experts=4,
+        num_experts_per_tok=2,
+        dense_intermediate_size=40,
+        shared_intermediate_size=20,
+    )
+
+
 def jamba() -> Any:
     return tf.JambaConfig(
         **SMALL,
@@ -117,6 +137,7 @@ CONFIGS = {
     "gpt2": lambda: tiny.configs()["gpt2"],
     "gemma4_text": gemma4,
     "llama4_text": llama4,
+    "minimax_m3_vl_text": minimax_m3,
 }
 
 

@@ -14,10 +14,11 @@ from tunescope.attachment.attention.function import NAME, STATE, LayerState
 from tunescope.attachment.attention.reach import reached, switched
 from tunescope.attachment.context_keys import check_in_force, extras_of, tuned_embedder
 from tunescope.attachment.embeddings import embeddings_joined
+from tunescope.attachment.family_positions import FamilyPositions
 from tunescope.attachment.guards.changes import Watch
 from tunescope.attachment.guards.compiled import uncompiled
 from tunescope.attachment.guards.continuous import one_batch_at_a_time
-from tunescope.attachment.guards.marks import told_start, wants_output_start
+from tunescope.attachment.guards.marks import told_guidance, told_start, wants_output_start
 from tunescope.attachment.guards.single import Single
 from tunescope.attachment.site_hooks import are_tuned, computed_in
 from tunescope.errors import UserError
@@ -65,6 +66,7 @@ def _keys_placed(
     reads_base = any(isinstance(one.spec, Context) and one.spec.reads_base for one in artifacts)
     is_bound = anatomy(model).kind == "decoder" and any(one.in_force is not None for one in artifacts)
     watch, single = Watch(entry if reads_base or is_bound else None), Single(entry)
+    own = FamilyPositions(model, entry)
     groups = [a.tensors for a in artifacts if not isinstance(a.spec, AttentionDelta)]  # no key hangs on those
 
     def enter(_module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[()], dict[str, Any]]:
@@ -83,13 +85,13 @@ def _keys_placed(
             for name, module in places.items():
                 module.__dict__[STATE].extras = extras[name]
             made["for"] = now
-        given = moved(model, given, made["used"], names) if has_contexts else given
+        given = moved(model, own.counted(given), made["used"], names) if has_contexts else given
         tell_call(model, given, [module.__dict__[STATE] for module in places.values()])
         if wants_output_start(model):
             check_output_start(model, given, trains=are_tuned(*(artifact.tensors for artifact in artifacts)))
         return (), given
 
-    with entered(entry, uncompiled(enter), places), single.ending():
+    with own.noted(), entered(entry, uncompiled(enter), places), single.ending():
         yield
 
 
@@ -172,9 +174,14 @@ def check_output_start(model: PreTrainedModel, given: Mapping[str, Any], *, trai
     """Without a cache, which may be a step of decoding that reads the whole text again, the output's start is told.
 
     So it is where what acts from there is trained on a text: else the last token alone feels it, whose logit the loss
-    over a text leaves out, and every gradient is zero. Raises UserError where it is not, and for texts packed into one
-    row.
+    over a text leaves out, and every gradient is zero. Raises UserError where it is not, for texts packed into one row,
+    and for guidance, whose second text begins elsewhere.
     """
+    if (scale := told_guidance(model)) != 1:
+        raise UserError(
+            f"generate() with guidance_scale={scale:g} reads a second text beside each row, and an infix, as a "
+            "reweight, is told of the rows alone where the output begins. Pass guidance_scale=1, or take a prefix."
+        )
     told = given.get("output_start") is not None or told_start(model) is not None
     if given.get("use_cache") is False and not told:
         raise UserError(

@@ -90,6 +90,22 @@ def counted_by_mask(
     return {**given, "position_ids": positions + first}
 
 
+def recounted(given: dict[str, Any], mask: Tensor) -> dict[str, Any]:
+    """The call with positions that count every column, from any number on, counting real tokens alone from there.
+
+    Positions of more than one row, and such as count otherwise, stay as they are. mask: (batch, columns so far).
+    """
+    text, positions, seen = text_of(given), given.get("position_ids"), seen_by(given)
+    if text is None or positions is None or positions.dim() != 2 or len(positions) > 1:
+        return given
+    if mask.dim() != 2 or mask.shape[1] < text.shape[1]:
+        return given
+    first = positions[:, :1] - seen
+    counts_columns = (positions.diff(dim=-1) == 1).all() & (first >= 0)  # not read: a device would be waited for
+    by_mask = text_positions(mask, seen, text.shape[1], mask.device).to(positions.device) + first
+    return {**given, "position_ids": torch.where(counts_columns, by_mask, positions)}
+
+
 def told_mask(given: Mapping[str, Any], n_columns: int) -> Tensor | None:
     """The mask of a call, (batch, n_columns) where it says which tokens are real.
 

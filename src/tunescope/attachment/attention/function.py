@@ -26,6 +26,9 @@ FEW = 1.0
 # On a CPU torch's kernel in bfloat16 takes longer than plain products to be trained, for rows of up to so many tokens;
 # for twice as many it takes as long. benchmarks/half_training.py measures it.
 SHORT = 128
+# Tensors among a call's keywords that are acted on here, or say no more than the mask does.
+_KNOWN = {"position_bias", "softcap", "s_aux", "indices", "position_ids", "cache_position"}
+_KNOWN |= {"cu_seq_lens_q", "cu_seq_lens_k", "seq_idx"}
 
 
 Changed = Callable[[Tensor, dict[str, Any]], Tensor]
@@ -53,6 +56,7 @@ class LayerState:
     asked: bool = False  # the model was called with output_attentions, which some families do not pass on
     told: Told | None = None  # what the stack was called with; None where it is run by itself
     edits: tuple[Edit, ...] = ()
+    unknown: set[str] | None = None  # where it is a set, it gets the names of tensors that are not known here
 
 
 def attention(
@@ -72,6 +76,8 @@ def attention(
     contexts' columns first.
     """
     state: LayerState = module.__dict__.get(STATE) or LayerState()
+    if state.unknown is not None:
+        state.unknown |= {name for name, value in kwargs.items() if isinstance(value, Tensor)} - _KNOWN
     scaling = query.shape[-1] ** -0.5 if scaling is None else scaling
     kwargs |= _call_facts(state)
     bias, softcap, sink = kwargs.get("position_bias"), kwargs.get("softcap"), kwargs.get("s_aux")

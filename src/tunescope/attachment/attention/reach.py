@@ -112,10 +112,20 @@ def _configs(model: PreTrainedModel) -> list[Any]:
 
 @contextmanager
 def quick_to_train(model: PreTrainedModel, precision: str) -> Iterator[None]:
-    """Within it, attention is ours where torch's is slow to train: in bfloat16 on a CPU, for short rows."""
-    on_cpu = anatomy(model).device.type == "cpu"
-    with switched(model) if on_cpu and precision == "bfloat16" else nullcontext():
+    """Within it, attention is ours where torch's is slow to train: in bfloat16 on a CPU, for short rows.
+
+    It stays the family's own where ours would not be the same.
+    """
+    is_slow = anatomy(model).device.type == "cpu" and precision == "bfloat16"
+    with switched(model) if is_slow and _is_reached(model) else nullcontext():
         yield
+
+
+def _is_reached(model: PreTrainedModel) -> bool:
+    try:
+        return bool(reached(model))
+    except UserError:
+        return False
 
 
 @contextmanager
@@ -133,6 +143,7 @@ def resting(model: nn.Module) -> Iterator[None]:
 
 def _probe(model: PreTrainedModel) -> tuple[Reached, ...]:
     calls: list[_Call] = []
+    unknown: set[str] = set()
 
     def keep(module: nn.Module, seen: dict[str, Tensor | None]) -> None:
         query, key, value = seen["query"], seen["key"], seen["value"]
@@ -147,17 +158,18 @@ def _probe(model: PreTrainedModel) -> tuple[Reached, ...]:
         own = run_tiny(model)
     try:
         for module in modules:
-            module.__dict__[STATE] = LayerState(keep=keep)
+            module.__dict__[STATE] = LayerState(keep=keep, unknown=unknown)
         with tried(model, what), switched(model), resting(model), torch.no_grad():
             ours = run_tiny(model)
     finally:
         for module in modules:
             module.__dict__.pop(STATE, None)
     found = _named(model, calls)
-    if own.device.type != "meta" and (own - ours).abs().max() > rounding(own) * own.abs().max():
+    if unknown or (own.device.type != "meta" and (own - ours).abs().max() > rounding(own) * own.abs().max()):
+        by_name = f" ({', '.join(sorted(unknown))})" if unknown else ""
         raise UserError(
-            f"Family {model.config.model_type!r} gives its attention something that tunescope does not know, and comes "
-            "out otherwise with tunescope's attention in place: contexts cannot be attached. LoRA at "
+            f"Family {model.config.model_type!r} gives its attention something that tunescope does not know{by_name}, "
+            "and comes out otherwise with tunescope's attention in place: contexts cannot be attached. LoRA at "
             "sites=all-linear, bias and full still can."
         )
     return found

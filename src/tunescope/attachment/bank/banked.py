@@ -20,6 +20,7 @@ from tunescope.attachment.bank.rowwise import Rowwise
 from tunescope.attachment.bank.turns import Turns
 from tunescope.attachment.contexts import check_output_start, entered, moved, refuse_reentrant, tell_call
 from tunescope.attachment.embeddings import embeddings_joined
+from tunescope.attachment.family_positions import FamilyPositions
 from tunescope.attachment.guards.activations import lean_activations
 from tunescope.attachment.guards.changes import Watch
 from tunescope.attachment.guards.checkpointing import check_stands, recomputed
@@ -174,7 +175,7 @@ class Banked(Held):
         places = {found.name: found.module for found in reached(self.model) if found.name.startswith(f"{stack}.")}
         names = argument_names(entry)
         made: dict[str, Any] = {"for": None, "used": 0}
-        watch = Watch(entry)
+        watch, own = Watch(entry), FamilyPositions(self.model, entry)
 
         def enter(_module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
             if self._hot.making:
@@ -198,11 +199,11 @@ class Banked(Held):
                 self._act(batch)
                 self._acting_for = now
             if any(rows := batch.has_contexts()):
-                given = moved(self.model, given, made["used"], names, rows)
+                given = moved(self.model, own.counted(given), made["used"], names, rows)
             self._tell_states(places, given)
             return (), given
 
-        with entered(entry, enter, places):
+        with own.noted(), entered(entry, enter, places):
             yield
 
     def _rows(self, batch: int) -> Batch:

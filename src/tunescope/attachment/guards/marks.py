@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from tunescope.attachment.guards.guidance import guidance
 from tunescope.errors import UserError
 from tunescope.models.anatomy import anatomy
 
@@ -19,7 +20,7 @@ BODY = "_tunescope_body"  # of the model that something is attached to, which an
 WANTS_OUTPUT_START = "_tunescope_wants_output_start"
 REPLICATE = "_replicate_for_data_parallel"  # what torch.nn.DataParallel asks each module for, at every call
 STARTS = "_tunescope_starts"  # of each thread: `output`, the column of the input's last token, while `generate` runs,
-# and `call`, the same of each row, as the call of the model that is on says it
+# and `guidance`, its scale then; `call`, the column of each row, as the call of the model that is on says it
 STANDING = "_tunescope_standing"  # of each that stands in, in the order they came: what it hides
 
 
@@ -44,6 +45,11 @@ def told_start(model: PreTrainedModel) -> Any:
     starts = model.__dict__.get(STARTS)
     start = getattr(starts, "call", None)
     return getattr(starts, "output", None) if start is None else start
+
+
+def told_guidance(model: PreTrainedModel) -> float:
+    """The scale of the classifier-free guidance that `generate` runs with; 1 where it does not, or has none."""
+    return float(getattr(model.__dict__.get(STARTS), "guidance", 1.0))
 
 
 @contextmanager
@@ -165,11 +171,12 @@ def _generate(model: PreTrainedModel) -> Callable[..., Any]:
         text = kwargs.get("inputs_embeds")
         text = kwargs.get("input_ids", kwargs.get("inputs", args[0] if args else None)) if text is None else text
         starts = model.__dict__[STARTS]
-        before = getattr(starts, "output", None)
+        before = getattr(starts, "output", None), told_guidance(model)
         starts.output = 0 if text is None else text.shape[1] - 1
+        starts.guidance = guidance(model, args, kwargs)
         try:
             return type(model).generate(model, *args, **kwargs)
         finally:
-            starts.output = before
+            starts.output, starts.guidance = before
 
     return generate
