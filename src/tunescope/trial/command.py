@@ -85,7 +85,7 @@ def _task_words(task: Mapping[str, Any], here: bool) -> Iterator[str]:
     kind = str(task.get("kind", USUAL))
     yield from () if here and kind == USUAL else ("--task", kind)
     for one in sorted(options_of(kind_of(kind)), key=lambda one: one.field == "template"):
-        yield from one.words(task.get(one.field) or None, task.get(one.option.rest) or ())
+        yield from one.words(task.get(one.field), task.get(one.option.rest) or ())
 
 
 def _typed_seeds(seeds: Sequence[int]) -> tuple[int, ...]:
