@@ -14,6 +14,7 @@ from tunescope.errors import UserError
 from tunescope.methods.artifact import Artifact
 from tunescope.methods.contexts.text import Text
 from tunescope.search.search import Found
+from tunescope.system.label_pairs import typed
 from tunescope.tasks.task import Task, changed
 from tunescope.trial.bench import Bench, room
 from tunescope.trial.chats import said
@@ -63,7 +64,7 @@ def shown(found: Found, task: Task) -> str:
     if found.template != getattr(task, "template", found.template):
         parts.append(f"--template {shlex.quote(found.template)}")
     if dict(found.words) != dict(getattr(task, "words", found.words)):
-        parts.append("--words " + shlex.join([",".join(f"{label}={word}" for label, word in found.words.items())]))
+        parts.append(typed(found.words))
     return " ".join(parts) or "nothing changed"
 
 
