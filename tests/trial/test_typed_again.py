@@ -1,11 +1,11 @@
 """A command that is printed, typed again in a shell, asks the same."""
 
-import os
-import subprocess
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import bash
 import pytest
 
 from tunescope.cli import app
@@ -16,19 +16,13 @@ from tunescope.trial.plan import Plan
 from tunescope.trial.plan_fields import planned
 
 
-def in_bash(line: str) -> list[str]:
-    """The words that bash makes of a line."""
-    done = subprocess.run(["bash", "-c", f"printf '%s\\0' {line}"], capture_output=True, check=True)
-    return [os.fsdecode(word) for word in done.stdout.split(b"\0")[:-1]]
-
-
 def asked_by(line: str, monkeypatch: pytest.MonkeyPatch) -> Plan:
     """What the command asks, typed in bash."""
     seen: list[Plan] = []
     done = SimpleNamespace(folder=None, results={"arms": [{"status": "done"}]})
     monkeypatch.setattr("tunescope.comparison.comparison.ask", lambda plan, folder, **named: seen.append(plan) or done)
     monkeypatch.setattr("tunescope.cli.side_by_side.print_run", lambda folder, results: None)
-    app.app(in_bash(line)[1:], exit_on_error=False, print_error=False, result_action="return_value")
+    app.app(bash.words(line)[1:], exit_on_error=False, print_error=False, result_action="return_value")
     return replace(seen.pop(), device="cpu")
 
 
@@ -81,3 +75,15 @@ def test_a_label_has_one_word_and_commas_are_escaped() -> None:
             pairs("--words", [wrong])
     assert pairs("--words", [r"Food\, drink=food,a\=b=c,d=e=f"]) == {"Food, drink": "food", "a=b": "c", "d": "e=f"}
     assert pairs("--words", [r"a=\d,b=\\,c=x"]) == {"a": r"\d", "b": "\\", "c": "x"}
+
+
+@pytest.mark.parametrize("name", ["-dash.jsonl", "b\udce4d.jsonl", "sp ace's.jsonl", "$HOME.jsonl"])
+def test_a_file_of_any_name_is_typed(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    asked = replace(
+        given(data=str(tmp_path / name)), data={"train": str(tmp_path / name), "test": str(tmp_path / name)}
+    )
+    Path(name).write_text("")
+    assert asked_by(command(asked, here=True), monkeypatch).data == asked.data
+    if name.startswith("-"):
+        assert asked_by(command(asked), monkeypatch).data == asked.data
