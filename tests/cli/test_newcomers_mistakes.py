@@ -40,11 +40,11 @@ def material(tmp_path_factory):
         ),
         (
             ["--template", "{revew} :"],
-            'review, stars. A template names fields of the file: --template "{review} :',
+            "review, stars. A template names fields of the file: --template '{review} :",
         ),
         (
             ["--text-field", "review", "--label-field", "stars", "--template", "{text} It was"],
-            'It has: review, stars. A template names fields of the file: --template "{review} It was"',
+            "It has: review, stars. A template names fields of the file: --template '{review} It was'",
         ),
         (
             ["--text-field", "review", "--label-field", "stars", "--template", "It was"],
@@ -113,7 +113,7 @@ def test_labels_that_are_numbers_are_told_of_with_words(material, monkeypatch, c
     assert code == 0 and "note: The labels are numbers, and the model is asked for the words '0', '1'." in out
     assert "--words 0=WORD,1=WORD" in out
     hint = (
-        'if no text would go on like that, write how one would, with words to choose from: --template "{review} It was"'
+        "if no text would go on like that, write how one would, with words to choose from: --template '{review} It was'"
     )
     assert f"{hint} --words LABEL=WORD,LABEL=WORD\n" in out
     _, out, _ = call(monkeypatch, capsys, *words, "--template", "{review} :")

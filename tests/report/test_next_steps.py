@@ -49,6 +49,13 @@ def test_every_command_is_one_that_the_command_line_reads(reason):
         assert one["why"].endswith(".")
 
 
+def test_arms_whose_names_begin_with_a_dash_are_not_asked_twice():
+    command = COMMAND.replace("--arms zero-shot prefix lora", "--arms=-a=prefix --arms=lora")
+    added = told(PREFIX, LORA, reason="alike", command=command)[-1]["command"]
+    assert typed(added)[0] == "compare"
+    assert added.partition(" --arms")[2].split() == ["prefix", "lora", "zero-shot", "demos:k=4", "full"]
+
+
 def test_every_reason_of_the_rule_has_its_steps():
     import inspect
 

@@ -64,6 +64,14 @@ CLEAN = rows(("a", "neg"), ("b", "pos"), ("a", "neg"))
                 "--words 0=WORD,1=WORD"
             ],
         ),
+        (
+            {"-1": "-1", "0": "0"},
+            {},
+            [
+                "The labels are numbers, and the model is asked for the words '-1', '0'. To name what they mean, type: "
+                "--words=-1=WORD,0=WORD"
+            ],
+        ),
         ({"0": "bad", "1": "good"}, {}, []),
     ],
     ids=[
@@ -74,6 +82,7 @@ CLEAN = rows(("a", "neg"), ("b", "pos"), ("a", "neg"))
         "one number",
         "missing",
         "numbers",
+        "numbers below 0",
         "named numbers",
     ],
 )

@@ -6,6 +6,7 @@ from functools import partial
 from hashlib import sha256
 from pathlib import Path
 
+import bash
 import pytest
 import tiny
 import tinyrun
@@ -40,6 +41,52 @@ def test_references_of_one_input_are_never_on_both_sides_of_a_cut_where_answers_
     inputs = [{row["input"] for row in part} for part in opened().splits.parts().values()]
     assert not inputs[0] & inputs[1] and not inputs[0] & inputs[2] and not inputs[1] & inputs[2]
     assert sum(map(len, inputs)) == 20
+
+
+@pytest.mark.parametrize(
+    ("labels", "own", "message"),
+    [
+        (
+            "xyx",
+            (),
+            "3 rows with 2 labels are too few for dev and test to .* label 'y' would .*: --dev FILE --test FILE$",
+        ),
+        (
+            "xyz",
+            ("test",),
+            "3 rows with 3 labels are too few for dev to be cut .* label '[xyz]' would have .*: --dev FILE$",
+        ),
+        ("xxx", (), "The training rows have one label only, 'x'"),
+        ("xyxy", (), ""),
+    ],
+)
+def test_of_too_few_rows_for_a_cut_the_label_that_would_be_lost_is_named(tmp_path, labels, own, message):
+    model, _ = tinyrun.write(tmp_path)
+    path = tmp_path / "rows.jsonl"
+    rows = [{"text": f"film {'plot ' * n}", "label": label} for n, label in enumerate(labels)]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    words = {"x": "good", "y": "bad", "z": "plot"}
+    task = {"kind": "classification", "words": {one: words[one] for one in sorted(set(labels))}}
+    asked = Plan(model=model, data=dict.fromkeys(("train", *own), str(path)), task=task)
+    if not message:
+        assert {row["label"] for row in open_bench(asked).splits.train} == set(labels)
+        return
+    with pytest.raises(UserError, match=message):
+        open_bench(asked)
+
+
+def test_a_template_that_was_typed_with_a_backslash_and_an_n_is_told_and_sent_as_it_is(tmp_path):
+    model, data = tinyrun.write(tmp_path)
+
+    def told(template):
+        task = {"kind": "classification", "template": template}
+        bench = open_bench(Plan(model=model, data=data, task=task))
+        return bench.task.template, [note for note in data_of(bench)["notes"] if "backslash" in note]
+
+    template, (note,) = told(r"{text}\nit's")
+    assert template == r"{text}\nit's" and "if a new line is meant, type: " in note
+    assert bash.words(note.partition("type: ")[2]) == ["--template", "{text}\nit's"]
+    assert told("{text}\nit's")[1] == []
 
 
 def test_rows_cut_out_of_one_file_have_a_hash_of_their_own_and_a_file_of_its_own_has_its_hash_alone(tmp_path):

@@ -9,6 +9,7 @@ from tunescope.cli import side_by_side
 from tunescope.cli.options import Many, PlanOptions, TaskOptions, question
 from tunescope.cli.output import check_finished, print_run
 from tunescope.errors import UserError
+from tunescope.system import shell
 from tunescope.system.executor import HERE
 from tunescope.system.say import say
 
@@ -248,4 +249,6 @@ def _damage_named(run: Path) -> Iterator[None]:
         if isinstance(problem, UserError):
             raise
         damaged = f"{run / 'results.json'} does not hold what a comparison writes"
-        raise UserError(f"{damaged} ({problem!r}): it is damaged; type: tunescope resume {run}") from problem
+        raise UserError(
+            f"{damaged} ({problem!r}): it is damaged; type: tunescope resume {shell.path(run)}"
+        ) from problem

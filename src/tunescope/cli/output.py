@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tunescope.errors import UserError
+from tunescope.system import shell
 from tunescope.system.say import say
 
 FAULT = ".error.txt"  # ends the name of the file that a fault of ours is written to
@@ -46,7 +47,7 @@ def check_finished(folder: Path, results: Mapping[str, Any]) -> None:
     say(
         f"error: no arm finished, by a fault of tunescope, and not of what you gave; {failed['name']}, "
         f"{failed['reason']}. Please look through that file in {folder} and send it in. To try again, type: tunescope "
-        f"resume {folder}",
+        f"resume {shell.path(folder)}",
         sys.stderr,
     )
     sys.exit(70)

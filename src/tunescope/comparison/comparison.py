@@ -14,7 +14,7 @@ from tunescope.comparison.conclusion import no_artifact
 from tunescope.comparison.pilot import piloted
 from tunescope.errors import UserError
 from tunescope.report import notebook, tabular, terminal
-from tunescope.system import files, job_folder, plugins, ranks, run_folder
+from tunescope.system import files, job_folder, plugins, ranks, run_folder, shell
 from tunescope.system.executor import HERE
 from tunescope.tasks.make import USUAL, task_json, with_fields
 from tunescope.tasks.task import Task
@@ -76,9 +76,10 @@ class Comparison:
         from tunescope.attachment.artifact_folder import load
 
         if not (self.folder / "best").exists():
-            gone = f"{self.folder / 'best'} is gone. To have it made again, type: tunescope resume {self.folder}"
-            told = no_artifact(self.results)
-            raise UserError(f"run.best() of {self.folder}: {told}." if told else gone)
+            if told := no_artifact(self.results):
+                raise UserError(f"run.best() of {self.folder}: {told}.")
+            again = f"tunescope resume {shell.path(self.folder)}"
+            raise UserError(f"{self.folder / 'best'} is gone. To have it made again, type: {again}")
         return load(self.folder / "best")
 
     def __str__(self) -> str:

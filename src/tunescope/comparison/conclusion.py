@@ -10,7 +10,7 @@ from tunescope.comparison.outcome import Outcome
 from tunescope.comparison.standing import Standing
 from tunescope.report.verdict.edges import rates_of
 from tunescope.report.verdict.remarks import rate_remarks, remarks
-from tunescope.system import files, run_folder
+from tunescope.system import files, run_folder, shell
 
 NUMBERS = ("id", "seed", "dev", "test", "stats", "seconds", "memory_mb", "steps", "curve", "mechanism", "forgetting")
 RUN = (*NUMBERS, "demonstrations", "found", "reading", *examples.KEPT)  # None for most arms
@@ -69,7 +69,7 @@ def keep_best(folder: Path, best: Standing) -> bool:
     if not source.exists():
         files.remove(target)
         return False
-    saved_artifact.copy(source, target, f"type: tunescope resume {folder}")
+    saved_artifact.copy(source, target, f"type: tunescope resume {shell.path(folder)}")
     return True
 
 

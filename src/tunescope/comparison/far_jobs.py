@@ -10,6 +10,7 @@ from tunescope.comparison import far_worker
 from tunescope.comparison import run as run_arm
 from tunescope.comparison.job import Job
 from tunescope.comparison.outcome import KEPT, Outcome, stopped
+from tunescope.system import shell
 from tunescope.system.far_jobs import Jobs
 from tunescope.trial.bench import Bench
 from tunescope.trial.train.loop import Progress
@@ -31,8 +32,8 @@ class ArmJobs(Jobs):
         self.asks = {todo.id: far_worker.ask_of(todo) for todo in jobs}
         self.on_progress, self.on_done = on_progress, on_done
         self.how = (
-            f"To see where they are, type: tunescope status {self.folder}\n"
-            f"To go on when they are done, type: tunescope resume {self.folder}"
+            f"To see where they are, type: tunescope status {shell.path(self.folder)}\n"
+            f"To go on when they are done, type: tunescope resume {shell.path(self.folder)}"
         )
 
     def known(self, name: str) -> Outcome | None:

@@ -13,7 +13,7 @@ from tunescope.comparison.own_sizes import own_sizes
 from tunescope.comparison.progress import duration
 from tunescope.comparison.time_cuts import Time, TooShort, reserve
 from tunescope.report.verdict.words import PAIR
-from tunescope.system import machine
+from tunescope.system import machine, shell
 from tunescope.tasks.facts import Lengths
 from tunescope.trial.bench import Bench, room
 from tunescope.trial.command import command
@@ -61,7 +61,7 @@ def _template_told(bench: Bench) -> Iterator[str]:
     """Of answers in words behind a template that nobody wrote: how to write one."""
     asked, task = bench.plan.task, bench.task
     if asked["kind"] == "classification" and "template" not in asked and task.in_words and bench.kind != "encoder":
-        example = json.dumps(f"{{{task.fields()[0]}}} It was", ensure_ascii=False)
+        example = shell.line(f"{{{task.fields()[0]}}} It was")
         yield (
             "if no text would go on like that, write how one would, with words to choose from: "
             f"--template {example} --words LABEL=WORD,LABEL=WORD"

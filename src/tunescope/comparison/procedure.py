@@ -23,7 +23,7 @@ from tunescope.comparison.protocol import more, tried
 from tunescope.comparison.standing import best_on_dev
 from tunescope.errors import UserError
 from tunescope.report.verdict.verdict import decide
-from tunescope.system import far_jobs, machine, ranks, run_folder, sealed_json
+from tunescope.system import far_jobs, machine, ranks, run_folder, sealed_json, shell
 from tunescope.system.executor import check_workers
 from tunescope.system.lock import locked
 from tunescope.system.say import say
@@ -108,7 +108,7 @@ def carried_out(
                 _over(execution, entries)
                 raise
             except KeyboardInterrupt:
-                raise Stopped(f"stopped; resume with: tunescope resume {folder}") from None
+                raise Stopped(f"stopped; resume with: tunescope resume {shell.path(folder)}") from None
             results["inside"] = inside_attention.pictures(bench, entries, folder)
             best = best_on_dev(standings)  # with the seeds that looks have added
             if best and not keep_best(folder, best):

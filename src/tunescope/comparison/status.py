@@ -10,7 +10,7 @@ from typing import Any
 from tunescope.comparison.board import FILE, Row, whole
 from tunescope.comparison.progress import duration
 from tunescope.errors import UserError
-from tunescope.system import lease, lock, run_folder
+from tunescope.system import lease, lock, run_folder, shell
 from tunescope.system.job_folder import JobFolder
 
 ENDS = ("done", "diverged", "out of memory", "refused", "failed")  # what becomes of an arm when its runs are over
@@ -51,7 +51,7 @@ def _read(run: Path) -> dict[str, Any]:
         return dict(json.loads((run / FILE).read_text()))
     except FileNotFoundError:
         raise UserError(
-            f"{run} has not begun its first run, or is of an older version; type: tunescope resume {run}"
+            f"{run} has not begun its first run, or is of an older version; type: tunescope resume {shell.path(run)}"
         ) from None
     except (OSError, ValueError) as problem:
         raise UserError(f"{run / FILE} cannot be read ({problem}).") from None
@@ -90,10 +90,10 @@ def _running(one: dict[str, Any]) -> str:
 
 def _who(run: Path, told: dict[str, Any]) -> str:
     if told["state"] == "finished":
-        return f"finished; to see what came of it, type: tunescope report {run}"
+        return f"finished; to see what came of it, type: tunescope report {shell.path(run)}"
     holder = lock.holder(run)
     if holder is not None:
         return f"led by process {holder['pid']} on {holder['host']}, executor {told['executor']}"
     if any(map(lease.may_live, run.glob("jobs/*/lease.json"))) or any(run.glob("jobs/*/queued.json")):
-        return f"with the queue of {told['executor']}; when it is through, type: tunescope resume {run}"
-    return f"nobody works on it; to go on, type: tunescope resume {run}"
+        return f"with the queue of {told['executor']}; when it is through, type: tunescope resume {shell.path(run)}"
+    return f"nobody works on it; to go on, type: tunescope resume {shell.path(run)}"

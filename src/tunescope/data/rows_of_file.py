@@ -9,7 +9,6 @@ import io
 import json
 import math
 import os
-import shlex
 import sys
 import zlib
 from collections.abc import Iterator
@@ -19,6 +18,7 @@ from typing import Any, NoReturn
 
 from tunescope.data.row import Row, also, check_characters
 from tunescope.errors import UserError
+from tunescope.system import shell
 from tunescope.system.say import visible
 
 SMALL, GROWTH = 2**26, 100  # bytes that any gzip file may unpack to, and how often its own size a larger one may
@@ -60,7 +60,7 @@ def _converting(path: Path) -> str:
     names = (str(path.with_suffix(f"{'' if at == 1 else f'.{at}'}.jsonl")) for at in count(1))
     free = next(name for name in names if not os.path.exists(name))
     made = f"pandas.{reader}({str(path)!r}).to_json({free!r}, orient='records', lines=True)"
-    return f"Convert it with pandas: python -c {shlex.quote(f'import pandas; {made}')}"
+    return f"Convert it with pandas: python -c {shell.word(f'import pandas; {made}')}"
 
 
 def text_of(path: str | Path) -> str:
@@ -119,7 +119,10 @@ def _decoded(content: bytes, path: Path) -> str:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         if content[:2] == GZIP:
-            raise UserError(f"{path} is packed by gzip, and its name does not say so: mv {path} {path}.gz") from error
+            raise UserError(
+                f"{path} is packed by gzip, and its name does not say so: "
+                f"mv {shell.path(path)} {shell.path(f'{path}.gz')}"
+            ) from error
         wide = content[:2] in (b"\xff\xfe", b"\xfe\xff")
         shown = error.object[error.start]  # utf-8-sig counts from behind the mark
         start = error.start + len(content) - len(error.object)

@@ -13,13 +13,13 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from tunescope.errors import UserError
 from tunescope.methods.artifact import Spec
-from tunescope.system import plugins
+from tunescope.system import escapes, plugins
 
 FOLDERS = ("methods.contexts", "methods.deltas")
 SEARCHES = "search.methods"
 LARGEST = 2**31 - 1
 FINITE = ConfigDict(allow_inf_nan=False)
-ESCAPED = r"\\([\\,+])"
+SIGNS = ",+"  # of an arm, which a backslash makes a part of a text
 Made = TypeVar("Made")
 
 
@@ -53,17 +53,7 @@ def explicit(arm: str) -> list[set[str]]:
 
 
 def _parts(arm: str) -> list[str]:
-    return _split(arm, rf"\+(?=(?:{'|'.join(map(re.escape, methods()))})(?:[:+]|\Z))")
-
-
-def _split(text: str, at: str) -> list[str]:
-    """The pieces of a text between what matches `at`, but for what is escaped."""
-    pieces, start = [], 0
-    for found in re.finditer(rf"{ESCAPED}|(?P<at>{at})", text):
-        if found["at"] is not None:
-            pieces.append(text[start : found.start()])
-            start = found.end()
-    return [*pieces, text[start:]]
+    return escapes.cut(arm, rf"\+(?=(?:{'|'.join(map(re.escape, methods()))})(?:[:+]|\Z))", SIGNS)
 
 
 def show(specs: tuple[Spec, ...] | list[Spec]) -> str:
@@ -82,7 +72,7 @@ def shown(spec: Any, is_read_as_meant: Callable[[str], bool]) -> str:
         is_clear = "\\" not in plain and is_read_as_meant(plain)
     except UserError:
         is_clear = False
-    return plain if is_clear else _written(spec, lambda text: re.sub(r"([\\,+])", r"\\\1", text))
+    return plain if is_clear else _written(spec, lambda text: escapes.written(text, SIGNS))
 
 
 def _written(spec: Spec, written: Callable[[str], str]) -> str:
@@ -103,7 +93,7 @@ def _fields_given(part: str, typed_as: str = "Arm") -> dict[str, str]:
     _, _, tail = part.partition(":")
     given: dict[str, str] = {}
     last = None
-    for item in _split(tail, ",") if tail else []:
+    for item in escapes.cut(tail, ",", SIGNS) if tail else []:
         key, equals, value = item.partition("=")
         if equals and key.isidentifier():
             if key in given:
@@ -164,7 +154,7 @@ def made(kind: type[Made], part: str, typed_as: str = "Arm") -> Made:
                 + (f" Did you mean {near[0]!r}?" if near else "")
                 + f" Its fields: {', '.join(its_fields) or 'none'}."
             )
-        values[key] = _value(hints[key], re.sub(ESCAPED, r"\1", text), f"{typed_as} field '{name}:{key}={text}'")
+        values[key] = _value(hints[key], escapes.plain(text, SIGNS), f"{typed_as} field '{name}:{key}={text}'")
     return kind(**values)
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from tunescope.errors import UserError
 from tunescope.models import gguf_file
 from tunescope.models.silence import quiet
+from tunescope.system import shell
 from tunescope.system.hub_name import parted
 
 # what older versions of transformers saved beside the weights, and the pooler that a model of words does without
@@ -41,7 +42,7 @@ def load_model(name: str, *, in_words: bool = False, given: Mapping[str, Any] | 
         raise UserError(
             f"{name} holds an adapter of peft (adapter_config.json), which transformers has put into the model. Give "
             "the base model's own folder or name; the adapter is read by: "
-            f"tunescope import {name} --from peft --model BASE --out FOLDER"
+            f"tunescope import {shell.path(name)} --from peft --model BASE --out FOLDER"
         )
     _check_whole(name, model, report["missing_keys"], in_words and is_encoder)
     _check_all_used(name, model, report["unexpected_keys"], is_encoder)

@@ -84,8 +84,8 @@ def _values(words: Sequence[str], option: str) -> list[str]:
 
 
 def _set(words: Sequence[str], option: str, values: Sequence[str]) -> list[str]:
-    if option not in words:
-        return [*words, option, *values]
+    if option not in words:  # but each of its values in one word with it, --arms=-a=lora
+        return [*(word for word in words if not word.startswith(f"{option}=")), option, *values]
     start = words.index(option) + 1
     return [*words[:start], *values, *words[start + len(_values(words, option)) :]]
 

@@ -8,7 +8,7 @@ from tunescope.data.read import read, sha256
 from tunescope.errors import UserError
 from tunescope.models.load import load_model, model_name, on_paper
 from tunescope.reproduce.ask import Ask
-from tunescope.system import option
+from tunescope.system.label_pairs import pairs
 
 PATHS = ("model", "data", "test")  # settings that may be paths of this machine
 HASHES = {"data": "sha256", "test": "test_sha256"}  # what says that another path has the same file
@@ -77,7 +77,7 @@ def classification_settings(ask: Ask, data: str) -> dict[str, Any]:
     """
     task: dict[str, Any] = {"label": "label_name" if "label_name" in read(data)[0] else "label"}
     task |= {"template": ask.template} if ask.template is not None else {}
-    task |= {"words": option.pairs("--words", ask.words)} if ask.words else {}
+    task |= {"words": pairs("--words", ask.words)} if ask.words else {}
     return {"task": task} | ({} if ask.test is None else {"test": ask.test, "test_sha256": sha256(ask.test)})
 
 

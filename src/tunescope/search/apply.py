@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, cast
@@ -14,6 +13,8 @@ from tunescope.errors import UserError
 from tunescope.methods.artifact import Artifact
 from tunescope.methods.contexts.text import Text
 from tunescope.search.search import Found
+from tunescope.system import shell
+from tunescope.system.label_pairs import typed
 from tunescope.tasks.task import Task, changed
 from tunescope.trial.bench import Bench, room
 from tunescope.trial.chats import said
@@ -61,9 +62,9 @@ def shown(found: Found, task: Task) -> str:
     they are not the task's, as they are typed."""
     parts = [json.dumps(found.text, ensure_ascii=False)] if found.text else []
     if found.template != getattr(task, "template", found.template):
-        parts.append(f"--template {shlex.quote(found.template)}")
+        parts.append(f"--template {shell.word(found.template)}")
     if dict(found.words) != dict(getattr(task, "words", found.words)):
-        parts.append("--words " + shlex.join([",".join(f"{label}={word}" for label, word in found.words.items())]))
+        parts.append(typed(found.words))
     return " ".join(parts) or "nothing changed"
 
 

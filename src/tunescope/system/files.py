@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from tunescope.errors import UserError
+from tunescope.system import shell
 
 SAME_COMMAND = "type the same command again"
 TAKEN = (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR)  # of a name that a folder is to have
@@ -200,7 +201,7 @@ def read_json(path: Path) -> dict[str, Any]:
         if path.name == CONFIG and (path.parent / "status.json").exists():
             told = f"what the run asks for is lost. {BEGUN_AGAIN}"
         elif (path.parent / "status.json").exists():  # which a run has from its begin
-            told = f"the run in {path.parent} is not finished. Type: tunescope resume {path.parent}"
+            told = f"the run in {path.parent} is not finished. Type: tunescope resume {shell.path(path.parent)}"
         raise UserError(f"{path} does not exist: {told}") from None
     except NotADirectoryError:
         raise UserError(f"{path.parent} is a file, and not the folder of a run.") from None
@@ -240,7 +241,7 @@ def disk_errors_named(run: Path, go_on: str = "") -> Iterator[None]:
         reason = disk_problem(problem)
         if reason is None:
             raise
-        how = go_on or f"type: tunescope resume {run}"
+        how = go_on or f"type: tunescope resume {shell.path(run)}"
         raise DiskError(
             reason, f" while writing to {run}; what was finished is kept. Mend that, then {how}"
         ) from problem

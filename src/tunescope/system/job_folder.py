@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from tunescope.errors import UserError
-from tunescope.system import files, lease, passing_json, sealed_json
+from tunescope.system import files, lease, passing_json, sealed_json, shell
 
 DEATHS = 3  # make a failed job
 
@@ -60,7 +60,8 @@ class JobFolder:
         """Raises UserError where nothing is asked."""
         if not (self.path / "ask.json").exists():
             raise UserError(
-                f"{self.run} has no job {self.name!r}; to see those it has, type: tunescope status {self.run}"
+                f"{self.run} has no job {self.name!r}; to see those it has, type: "
+                f"tunescope status {shell.path(self.run)}"
             )
         return sealed_json.read(self.path / "ask.json")
 

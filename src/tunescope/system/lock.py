@@ -12,7 +12,7 @@ from typing import Any
 from filelock import SoftFileLock, Timeout
 
 from tunescope.errors import UserError
-from tunescope.system import files, process
+from tunescope.system import files, process, shell
 
 MARKER = "LOCK.marker"
 EMPTY_FOR = 5.0  # seconds
@@ -99,9 +99,9 @@ def _read(lock: Path) -> dict[str, Any] | None:
 
 def _refusal(folder: Path, holder: dict[str, Any] | None) -> str:
     if holder is None:
-        return f"{folder} is in use; wait, or if no tunescope is running there type: rm {folder}/LOCK*"
+        return f"{folder} is in use; wait, or if no tunescope is running there type: rm {shell.path(folder)}/LOCK*"
     where = "this host" if holder.get("host") == socket.gethostname() else f"host {holder.get('host')}"
     return (
         f"{folder} is in use by process {holder['pid']} on {where}, started {holder.get('started')}; "
-        f"wait, or if that process is gone type: rm {folder}/LOCK*"
+        f"wait, or if that process is gone type: rm {shell.path(folder)}/LOCK*"
     )

@@ -6,13 +6,13 @@ The options of a verb, the names that Python takes and the command in a result f
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from types import NoneType
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
-from tunescope.errors import UserError
+from tunescope.system.label_pairs import pair, pairs
 
 
 @dataclass(frozen=True)
@@ -89,15 +89,16 @@ class FieldOption:
         """What is typed for a value; nothing for one that is empty."""
         value = (self.default if value is None else value, *rest) if rest else value
         if isinstance(value, Mapping):
-            value = [f"{label}={word}" for label, word in value.items()]
+            value = [pair(label, word) for label, word in value.items()]
+            value = [",".join(value)] if any(one.startswith("-") for one in value) else value
         if value is None or value is False or value in ("", (), []):
             return []
         if value is True:
             return [self.names[0]]
-        several = isinstance(value, tuple | list)
-        if not several and str(value).startswith("-"):
-            return [f"{self.names[0]}={value}"]  # else it is taken for an option
-        return [self.names[0], *(map(_short, value) if several else [str(value)])]
+        texts = [_short(one) for one in value] if isinstance(value, tuple | list) else [str(value)]
+        if any(text.startswith("-") for text in texts):
+            return [f"{self.names[0]}={text}" for text in texts]  # else it is taken for an option
+        return [self.names[0], *texts]
 
 
 @cache
@@ -118,11 +119,3 @@ def _short(value: object) -> str:
     if isinstance(value, float) and float(f"{value:g}") == value:
         return f"{value:g}"
     return str(value)
-
-
-def pairs(name: str, items: Iterable[str]) -> dict[str, str]:
-    pairs = [item.partition("=") for text in items for item in text.split(",")]
-    wrong = next(("".join(pair) for pair in pairs if not (pair[0].strip() and pair[2].strip())), None)
-    if wrong is not None:
-        raise UserError(f"{name} has {wrong!r}; give LABEL=WORD for each label, as in {name} neg=bad,pos=great")
-    return {label.strip(): word.strip() for label, _, word in pairs}

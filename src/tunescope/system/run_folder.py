@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from tunescope.errors import UserError
-from tunescope.system import files, sealed_json
+from tunescope.system import files, sealed_json, shell
 
 VERSION = 2
 SEALED = 2  # the first version whose files have digests
@@ -130,7 +130,9 @@ def read_results(run: Path) -> dict[str, Any]:
     try:
         return sealed_json.read(path, may_lack=version < SEALED)
     except files.Damaged as problem:
-        raise files.Damaged(f"{problem} To have it made again from the arms, type: tunescope resume {run}") from None
+        raise files.Damaged(
+            f"{problem} To have it made again from the arms, type: tunescope resume {shell.path(run)}"
+        ) from None
 
 
 def check_is_comparison(run: Path) -> None:
@@ -145,7 +147,7 @@ def check_is_comparison(run: Path) -> None:
         told = f"its page is {page}" if page.exists() else "it is not finished"
         raise UserError(
             f"{run} is of `tunescope {' '.join([kind, config.get('recipe', '')]).strip()}`: {told}. To go on with it "
-            f"type that command again, with --out {run}."
+            f"type that command again, with --out {shell.path(run)}."
         )
 
 

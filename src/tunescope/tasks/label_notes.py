@@ -7,6 +7,7 @@ from unicodedata import normalize
 
 from tunescope.data.row import line_of
 from tunescope.data.splits import as_read, key_of
+from tunescope.system.label_pairs import typed
 from tunescope.tasks.task import Labelled, Rows
 
 SHOWN = 5  # lines, or labels, named for each finding
@@ -65,10 +66,9 @@ def _numbers(task: Labelled) -> list[str]:
     named = any(label != task.words.get(label) for label in task.labels)
     if not task.in_words or named or not all(map(_is_number, task.labels)):
         return []
-    words = ",".join(f"{label}=WORD" for label in task.labels[:SHOWN])
     return [
         f"The labels are numbers, and the model is asked for the words {_some(map(repr, task.labels))}. To name what "
-        f"they mean, type: --words {words}{',...' if len(task.labels) > SHOWN else ''}"
+        f"they mean, type: {typed(task.labels[:SHOWN], more=len(task.labels) > SHOWN)}"
     ]
 
 

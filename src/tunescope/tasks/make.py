@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import asdict, fields
 from typing import Any
 
 from tunescope.errors import UserError
-from tunescope.system import plugins
+from tunescope.system import plugins, shell
 from tunescope.system.option import FieldOption, options_of
 from tunescope.tasks.task import Task
 
@@ -103,7 +102,7 @@ def field_advice(given: Mapping[str, Any], field: str, close: str) -> str:
     if f"{{{field}}}" not in template:
         return ""
     meant = (named and given.get(named[0].field)) or close or "FIELD"
-    return f"A template names fields of the file: --template {json.dumps(template.replace(field, meant))}"
+    return f"A template names fields of the file: --template {shell.line(template.replace(field, meant))}"
 
 
 def has_field(kind: str, field: str) -> bool:

@@ -3,6 +3,10 @@
 from tunescope.system.option import Option
 
 TEMPLATE = Option('with {FIELD}s, such as "{text} It was"; {mask} is the place of the answer where it is not the end.')
+WORDS = Option(
+    "label words, as neg=bad,pos=great, with a backslash before a comma of either and a = of a label "
+    "(default: the labels themselves)."
+)
 CHAT = Option("ask each row as the user's turn of a chat, as the tokenizer's chat template writes it.")
 SYSTEM = Option("with --chat, what the system says (default: as the chat template has it).")
 INPUT = Option("for {kinds}, the field with the input (default: input).", ("--input-field", "--input"))

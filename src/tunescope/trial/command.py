@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 
 from tunescope.data.corpus_name import shown
 from tunescope.models.load import model_name
+from tunescope.system import shell
 from tunescope.system.option import options_of
 from tunescope.tasks.make import USUAL, kind_of
 from tunescope.trial.plan import BEYOND, DEV_SHARE, MAX_SEEDS, SEEDS, Plan, Whole
@@ -20,13 +22,12 @@ def command(plan: Plan, here: bool = False) -> str:
 
     here: for who sits at this machine: paths as they were given, and of the options those that are not the default.
     """
-    import shlex
-
     asked = plan if plan.pilot_of is None else _whole(plan, plan.pilot_of)
     words = [*_command_words(asked, here), *([] if plan.pilot_of is None else ["--pilot"])]
     unsaid = [f"seeds=[{asked.seeds[0]}]"] if len(asked.seeds) == 1 and asked.seeds[0] != 0 else []
     unsaid += [f'day="{asked.day}"'] if asked.day else []  # the command line has no word for either
-    return shlex.join(words) + (f"  # in Python: {', '.join(unsaid)}" if unsaid else "")
+    line = shell.join(words) if here else shlex.join(words)  # a report reads its words from the one that is stored
+    return line + (f"  # in Python: {', '.join(unsaid)}" if unsaid else "")
 
 
 def _whole(plan: Plan, whole: Whole) -> Plan:
@@ -37,11 +38,10 @@ def _whole(plan: Plan, whole: Whole) -> Plan:
 
 
 def _command_words(plan: Plan, here: bool) -> list[str]:
-    called = _from_here if here else shown
     model = _from_here(plan.model) if here else model_name(plan.model)
-    words = ["tunescope", "compare", model, called(plan.data["train"])]
+    words = ["tunescope", "compare", shell.no_option(model), _called(plan.data["train"], here)]
     for part in ("dev", "test"):
-        words += [f"--{part}", called(plan.data[part])] if part in plan.data else []
+        words += [f"--{part}", _called(plan.data[part], here)] if part in plan.data else []
     words += _task_words(plan.task, here)
     typed: dict[str, Any] = {"seeds": _typed_seeds(plan.seeds), "beyond": plan.past}
     typed |= {"forgetting": plan.forgetting if here else Path(plan.forgetting).name}
@@ -55,6 +55,10 @@ def _command_words(plan: Plan, here: bool) -> list[str]:
     for kind, values in ((Plan, typed), (Settings, auto)):
         words += _field_words(kind, plan if kind is Plan else plan.settings, values, here)
     return words
+
+
+def _called(path: str, here: bool) -> str:
+    return shell.no_option(_from_here(path) if here else shown(path))
 
 
 def _from_here(path: str) -> str:
@@ -87,7 +91,7 @@ def _task_words(task: Mapping[str, Any], here: bool) -> Iterator[str]:
     kind = str(task.get("kind", USUAL))
     yield from () if here and kind == USUAL else ("--task", kind)
     for one in sorted(options_of(kind_of(kind)), key=lambda one: one.field == "template"):
-        yield from one.words(task.get(one.field) or None, task.get(one.option.rest) or ())
+        yield from one.words(task.get(one.field), task.get(one.option.rest) or ())
 
 
 def _typed_seeds(seeds: Sequence[int]) -> tuple[int, ...]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +9,7 @@ from pathlib import Path
 from tunescope.data.corpus_name import parsed, shown
 from tunescope.data.read import sha256
 from tunescope.errors import UserError
-from tunescope.system import run_folder
+from tunescope.system import run_folder, shell
 from tunescope.system.machine import default_device
 from tunescope.trial.command import command
 from tunescope.trial.input_hashes import SHOWN
@@ -49,10 +48,11 @@ def check_there(question: Plan, folder: Path) -> None:
     lost = list(_gone(question))
     if not lost:
         return
-    asked = f"tunescope compare MODEL DATA --out {folder}, and all else as it was typed"
+    asked = f"tunescope compare MODEL DATA --out {shell.path(folder)}, and all else as it was typed"
     if question.fit is None:
-        typed, mark, unsaid = command(replace(_elsewhere(question), day=""), here=True).partition("  # ")
-        asked = shlex.join([*shlex.split(typed), *_of_this_machine(question), "--out", str(folder)]) + mark + unsaid
+        typed, mark, unsaid = command(replace(_elsewhere(question), day=""), here=True).partition("  # in Python: ")
+        more = [*_of_this_machine(question), "--out", shell.no_option(str(folder))]
+        asked = f"{typed} {shell.join(more)}{mark}{unsaid}"
     raise UserError(
         f"{folder} was begun with {' and '.join(lost)}, which {'are' if len(lost) > 1 else 'is'} gone. If it was "
         f"moved, type the comparison again with the new path: {asked}"

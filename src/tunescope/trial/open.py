@@ -14,6 +14,7 @@ from tunescope.data.corpus_name import scored_by
 from tunescope.data.k_shot import k_shots
 from tunescope.data.read import read_hashed
 from tunescope.data.row import MissingField, every_row, value
+from tunescope.data.shares import LabelOf
 from tunescope.data.splits import Splits, split
 from tunescope.errors import UserError
 from tunescope.models.anatomy import anatomy
@@ -124,7 +125,25 @@ def _cut(task: Task, parts: Mapping[str, Any]) -> Splits:
     for rows in parts.values():
         _check_fields(rows, same)
     label_of = labelled(task).label_of if task.is_labelled else None
-    return split(parts["train"], parts.get("dev"), parts.get("test"), by=same, label_of=label_of)
+    found = split(parts["train"], parts.get("dev"), parts.get("test"), by=same, label_of=label_of)
+    wanted = [part for part in PARTS if part not in parts]
+    if label_of is not None and wanted and not found.by_label:
+        _check_labels_stay(parts["train"], found.train, label_of, wanted)
+    return found
+
+
+def _check_labels_stay(
+    rows: Sequence[Mapping[str, Any]], train: Sequence[Mapping[str, Any]], label_of: LabelOf, wanted: Sequence[str]
+) -> None:
+    """UserError where a cut without regard to labels, of too few rows, leaves one of them none to train on."""
+    labels = set(every_row(rows, label_of))
+    lost = sorted(labels - set(every_row(train, label_of)))
+    if lost:
+        raise UserError(
+            f"{len(rows):,} rows with {len(labels):,} labels are too few for {' and '.join(wanted)} to be cut out of "
+            f"them: label {lost[0]!r} would have no row left to train on. Give more rows of each label, or a file for "
+            f"each part: {' '.join(f'--{part} FILE' for part in wanted)}"
+        )
 
 
 def _checkpoint(model: PreTrainedModel) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 from tunescope.data.corpus_name import shown
 from tunescope.data.splits import as_read, key_of, shared
 from tunescope.models.load import model_name
+from tunescope.system import shell
 from tunescope.tasks.facts import SHOWN, Facts, facts
 from tunescope.trial.bench import Bench
 from tunescope.trial.plan import Fit
@@ -69,9 +70,20 @@ def notes_of(bench: Bench) -> tuple[str, ...]:
     numbers = inputs_of(bench, "test")
     repeated = len(numbers) - len(set(numbers))
     told = f"{repeated:,} of {len(numbers):,} test rows repeat another's input: intervals count each input once."
-    fit = _fit_told(bench.plan.fit)
-    found = (*fit, *bench.splits.notes, *facts_of(bench).notes, *_of_draws(bench), *([told] if repeated else []))
+    asked = (*_fit_told(bench.plan.fit), *bench.splits.notes, *_of_template(bench.plan.task.get("template")))
+    found = (*asked, *facts_of(bench).notes, *_of_draws(bench), *([told] if repeated else []))
     return tuple(dict.fromkeys(found))
+
+
+def _of_template(template: str | None) -> list[str]:
+    """Of one that was typed with a backslash and an n: in its usual quotes no shell makes a new line of them."""
+    if template is None or "\\n" not in template:
+        return []
+    meant = shell.line(template.replace("\\n", "\n"))
+    return [
+        "The template has a backslash and an n, and the model reads these two signs; if a new line is meant, type: "
+        f"--template {meant}"
+    ]
 
 
 def _of_draws(bench: Bench) -> list[str]:

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from tunescope.errors import UserError
 from tunescope.models.anatomy import anatomy
+from tunescope.system.label_pairs import typed
 from tunescope.tasks.answers.batches import decoder_keywords, pad_id, padded
 from tunescope.tasks.answers.likelihood import decoder_start
 from tunescope.tasks.prompts.spans import Spans
@@ -46,7 +47,7 @@ def choices(words: Mapping[str, Sequence[int]]) -> Choices:
         if words[one][n] == words[other][n]:
             raise UserError(
                 f"The words of labels {one!r} and {other!r} begin with the same token, by which the answer is read "
-                f"here. Choose others: --words {one}=WORD,{other}=WORD{',...' * (len(words) > 2)}"
+                f"here. Choose others: {typed([one, other], more=len(words) > 2)}"
             )
     return Choices(tuple(every[0][:n]), tuple(word[n] for word in every))
 

@@ -11,7 +11,7 @@ from tunescope.reproduce import corpus_line, corpus_table
 from tunescope.reproduce.ask import Ask
 from tunescope.reproduce.inputs import classification_settings
 from tunescope.reproduce.recipe import Settings
-from tunescope.system import option
+from tunescope.system.label_pairs import pairs
 from tunescope.system.machine import default_device
 from tunescope.tasks.prompts import mask
 from tunescope.trial.plan import Plan
@@ -37,7 +37,7 @@ def task(ask: Ask, made: Settings, published: Mapping[str, Asked], otherwise: st
     corpus = made["data"].partition(":")[0]
     usual = published.get(corpus, Asked(otherwise, {}))
     template = usual.template if ask.template is None else ask.template
-    words = option.pairs("--words", ask.words) if ask.words else dict(usual.words)
+    words = pairs("--words", ask.words) if ask.words else dict(usual.words)
     has = corpus_table.parts(made)["train"][0]
     lacking = [name for name in mask.fields(template) if name not in has]
     if lacking:

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from tunescope.data.row import every_row, line_of, place, value
 from tunescope.errors import UserError
+from tunescope.system.label_pairs import typed
 from tunescope.system.option import Option
 from tunescope.tasks.answers.shares import highest
 from tunescope.tasks.demonstration_rows import balanced
-from tunescope.tasks.options import CHAT, SYSTEM, TEMPLATE
+from tunescope.tasks.options import CHAT, SYSTEM, TEMPLATE, WORDS
 from tunescope.tasks.prompts import chat as chats
 from tunescope.tasks.prompts import history, label_words, mask, templates
 from tunescope.tasks.prompts.demonstrations import Demonstration, joined
@@ -43,9 +44,7 @@ class Classification(Labelled):
     template: Annotated[str, TEMPLATE] = "{text}\nLabel:"
     chat: Annotated[bool, CHAT] = False
     system: Annotated[str, SYSTEM] = ""
-    words: Annotated[
-        Mapping[str, str], Option("label words, as neg=bad,pos=great (default: the labels themselves).")
-    ] = field(default_factory=dict)
+    words: Annotated[Mapping[str, str], WORDS] = field(default_factory=dict)
     by: Annotated[
         str, Option("how an encoder answers: head (a new one, the default), or words at the template's {mask}.")
     ] = "words"
@@ -284,10 +283,10 @@ class Classification(Labelled):
 
     def _index(self, label: str, where: str) -> int:
         if label not in (self.words or self.labels):
-            named = ",".join(f"{one}={word}" for one, word in list(self.words.items())[:3])
+            named = dict(list(self.words.items())[:3]) | {label: "WORD"}
             raise UserError(
                 f"{where}: label '{label}' is not among the labels: {_some(list(self.words))}. "
-                f"Correct it, or name its word beside the others: --words {named},{label}=WORD"
+                f"Correct it, or name its word beside the others: {typed(named)}"
             )
         return list(self.words).index(label)
 

@@ -7,6 +7,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tunescope.errors import UserError
+from tunescope.system import shell
 from tunescope.tasks.prompts import mask
 from tunescope.tasks.prompts.chat_template import turns
 from tunescope.tasks.prompts.turns import Turns
@@ -43,7 +44,7 @@ def in_turns(task: Asks, tokenizer: PreTrainedTokenizerBase, model_kind: str) ->
     if (parts := mask.halves(task.template)) is not None:
         raise UserError(
             f"Template {task.template!r} has {{mask}}, and in a chat the answer is the turn that follows. Type: "
-            f"--template {parts[0].strip()!r}"
+            f"--template {shell.line(parts[0].strip())}"
         )
     return turns(tokenizer, task.system, task.template)
 

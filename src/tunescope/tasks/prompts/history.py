@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -11,6 +10,7 @@ from tunescope.data import conversations
 from tunescope.data.conversations import ASKED, SYSTEM, is_conversation, system
 from tunescope.data.row import place
 from tunescope.errors import UserError
+from tunescope.system import shell
 from tunescope.tasks.prompts import chat, chat_template, demonstrations, mask, templates
 from tunescope.tasks.prompts.demonstrations import Demonstration
 
@@ -79,7 +79,7 @@ def _check_system(task: Asks, said: set[str], several: bool) -> None:
             "it in the user's words: --template $'{system}\\n\\n{input}'"
         )
     if said != {task.system}:
-        raise UserError(f"The system of these conversations says otherwise. Type: --system {_quoted(said.pop())}")
+        raise UserError(f"The system of these conversations says otherwise. Type: --system {shell.line(said.pop())}")
 
 
 def _check_read(
@@ -102,11 +102,3 @@ def _check_read(
             f"{where}: the chat template writes this conversation otherwise than it would be read: it may leave out "
             "thoughts, add what a message has beside its text, or take white space. Take that out of the row."
         )
-
-
-def _quoted(text: str) -> str:
-    """As a shell takes it, on one line."""
-    if "\n" not in text:
-        return shlex.quote(text)
-    plain = text.replace("\\", "\\\\").replace("'", "\\'").replace("\n", "\\n")
-    return f"$'{plain}'"

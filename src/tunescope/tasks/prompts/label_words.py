@@ -7,6 +7,7 @@ from itertools import combinations
 from typing import TYPE_CHECKING
 
 from tunescope.errors import UserError
+from tunescope.system.label_pairs import typed
 from tunescope.tasks.prompts.mask import Place, answers, place
 from tunescope.tasks.prompts.templates import Ids, continuations, ids
 
@@ -82,7 +83,7 @@ def _check_known(tokens: Mapping[str, Ids], words: Mapping[str, str], tokenizer:
             parts = ", ".join(tokenizer.convert_ids_to_tokens(list(sequence)))
             raise UserError(
                 f"Label '{label}' has the word {words[label]!r}, which this tokenizer reads as {parts}: it does not "
-                f"know it. Choose another: --words {label}=WORD,..."
+                f"know it. Choose another: {typed([label], more=True)}"
             )
 
 
@@ -92,17 +93,16 @@ def _check_single(tokens: Mapping[str, Ids], words: Mapping[str, str], tokenizer
             parts = ", ".join(tokenizer.convert_ids_to_tokens(list(sequence)))
             raise UserError(
                 f"Label '{label}' has the word {words[label]!r}, which this tokenizer reads as {parts}. At a mask a "
-                f"word must be one known token. Choose another: --words {label}=WORD,..."
+                f"word must be one known token. Choose another: {typed([label], more=True)}"
             )
 
 
 def _check(tokens: Mapping[str, Ids], words: Mapping[str, str]) -> None:
-    example = ",".join(f"{label}=WORD" for label in list(tokens)[:3])
     for label, sequence in tokens.items():
         if not sequence or not words[label].strip():
             raise UserError(
                 f"Label '{label}' has the word {words[label]!r}, which comes to no token. "
-                f"Choose another: --words {example}"
+                f"Choose another: {typed(list(tokens)[:3])}"
             )
     for one, other in combinations(tokens, 2):
         short, long = sorted((one, other), key=lambda label: len(tokens[label]))
@@ -114,5 +114,5 @@ def _check(tokens: Mapping[str, Ids], words: Mapping[str, str]) -> None:
             problem = f"collide: all tokens of '{short}' begin '{long}', so '{short}' would always score higher"
         raise UserError(
             f"The words of labels '{one}' ({words[one]!r}) and '{other}' ({words[other]!r}) {problem}. "
-            f"Choose others: --words {one}=WORD,{other}=WORD{',...' * (len(tokens) > 2)}"
+            f"Choose others: {typed([one, other], more=len(tokens) > 2)}"
         )

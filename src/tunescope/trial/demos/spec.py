@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import Field, dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Literal
 
 from tunescope.errors import UserError
+from tunescope.methods.text_form import SIGNS
+from tunescope.system import escapes
 from tunescope.tasks.task import labelled
 
 if TYPE_CHECKING:
@@ -116,7 +117,7 @@ def count(demos: Demos, task: Task) -> int:
 
 def _typed(value: object) -> str:
     """As it is typed: true and false in small letters, and in a path what would end it behind a backslash."""
-    return str(value).lower() if isinstance(value, bool) else re.sub(r"([\\,+])", r"\\\1", str(value))
+    return str(value).lower() if isinstance(value, bool) else escapes.written(str(value), SIGNS)
 
 
 def _is_said(demos: Demos, field: Field[Any]) -> bool:
