@@ -11,11 +11,13 @@ import transformers
 from anchor_tools import QUERIES, demonstrated
 from apple import on_apple
 from reference import anchors as literal
+from zoo import zoo
 
 import tunescope as ts
 from tunescope.attachment.resumed_pass import plain_layers
 from tunescope.models.anatomy import kind
 from tunescope.probes.anchors.importance import importance
+from tunescope.probes.anchors.loyalty import Queries
 from tunescope.probes.anchors.prompts import Prompt, choices
 from tunescope.probes.anchors.round import Round
 from tunescope.probes.anchors.saliency import saliency
@@ -72,6 +74,38 @@ def test_the_flow_between_parts_does_not_depend_on_how_many_prompts_run_at_once(
     for layer, grid in one["between"].items():
         for mine, theirs in zip(grid, two["between"][layer], strict=True):
             assert mine == pytest.approx(theirs, rel=1e-9)
+
+
+@pytest.mark.parametrize("family", ["recurrent_gemma", "llama4_text", "rwkv"])
+def test_prompts_of_a_family_that_reads_padding_as_text_run_with_their_like(family):
+    """Lengths that go up and down, some of them twice; what is made of a batch is in the order of the prompts."""
+    model, tokenizer = zoo(family), tiny.tokenizer()
+    texts = [" ".join(f"w{10 + (7 * row + place) % 30}" for place in range(size)) for row, size in enumerate(LENGTHS)]
+    asked = [{"text": text, "label": label} for text, label in zip(texts, "bcabca", strict=True)]
+    rows = TASK.encode(asked, tokenizer, model_kind="decoder", bos=False)
+    told_apart = choices(TASK.word_ids(tokenizer, "decoder"))
+    prompts = [Prompt(demonstrated(0, TASK), row) for row in rows]
+    whole = Round(model, tokenizer, told_apart, TASK.labels, prompts, seed=0)
+    queries = Queries(model, tokenizer, rows, told_apart)
+    with torch.no_grad(), tiny.Float64():
+        for found, given in ((whole.logits, [one.ids for one in prompts]), (queries.logits(), [*map(ids_of, rows)])):
+            alone = [model(input_ids=torch.tensor([[*one, *told_apart.lead]])).logits[0, -1] for one in given]
+            torch.testing.assert_close(found, torch.stack(alone), rtol=0, atol=1e-10)
+    assert whole.read is None and 1 < len(whole.cut) == len({len(one.ids) for one in prompts}) < len(prompts)
+    if family != "rwkv":  # it has no attention
+        by_one = replace(whole, at_once=1)
+        for measured in (Round.attended, diagnose._vectors, lambda one: isolate._cut(one, "label words", one.reading)):
+            torch.testing.assert_close(measured(whole), measured(by_one), rtol=0, atol=1e-10)
+        weighed = [importance(model, tokenizer, prompts, told_apart, at_once=size) for size in (8, 1)]
+        torch.testing.assert_close(*weighed, rtol=1e-9, atol=0)
+        assert flow.measure(whole)["saliency"][0] == pytest.approx(flow.measure(by_one)["saliency"][0], rel=1e-9)
+
+
+LENGTHS = (12, 1, 5, 1, 12, 5)
+
+
+def ids_of(row: Any) -> tuple[int, ...]:
+    return row.input_ids
 
 
 @pytest.mark.parametrize("family", ["gpt2", "t5"])

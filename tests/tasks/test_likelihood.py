@@ -2,10 +2,12 @@ from functools import partial
 from types import SimpleNamespace
 
 import pytest
+import tiny
 import torch
 from task_tools import model
 from torch.nn import functional as F
-from zoo import zoo
+from transformers import AutoModelForCausalLM
+from zoo import ZOO, zoo
 
 from tunescope.errors import UserError
 from tunescope.tasks.answers import batch_trial, choices
@@ -107,6 +109,23 @@ def test_a_decoder_is_tried_once_and_again_for_longer_rows_alone():
     assert answers == [True, True, True, True, False, False]
     assert tries == [False, False, True, False, True, False]
     assert network.training and network.generation_config is settings
+
+
+@pytest.mark.parametrize(("name", "field"), [("doge", "keep_window_size"), ("deepseek_v32", "index_topk")])
+def test_rows_longer_than_the_keys_that_a_layer_chooses_are_not_padded_and_shorter_ones_are(name, field):
+    """Of keys that are worth the same those are chosen that stand in some columns."""
+    config = ZOO[name]()
+    setattr(config, field, 12)
+    network = tiny.build(AutoModelForCausalLM, config)
+    assert batch_trial.takes_left_padding(network, [7, 2], 4)
+    draw = torch.Generator().manual_seed(0)
+    prompts = [tuple(torch.randint(5, 20, (size,), generator=draw).tolist()) for size in (30, 9, 14, 22, 11)]
+    rows, words = [Encoded(1, prompt, (), None, (), "") for prompt in prompts], WORDS["one token each"]
+    with torch.no_grad():
+        logits = torch.stack([network(input_ids=torch.tensor([prompt])).logits[0, -1] for prompt in prompts])
+    expected = logits.log_softmax(-1)[:, [word[0] for word in words]]
+    got = choices.all_scores(network, rows, words, TOKENIZER, len(rows))
+    torch.testing.assert_close(got, expected, rtol=0, atol=1e-10)
 
 
 @pytest.mark.parametrize("name", ["mixtral", "jamba", "bloom", "mamba"])

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from tunescope.attachment.attention.reach import resting
 from tunescope.errors import UserError
-from tunescope.probes.anchors.prompts import Choices, Prompt, batch
+from tunescope.probes.anchors.prompts import Choices, Prompt, batch, cut
 from tunescope.probes.anchors.saliency import answers, saliency
 
 if TYPE_CHECKING:
@@ -43,8 +43,8 @@ def importance(
     length = len(prompts[0].spans.ids)
     total = torch.zeros(length, dtype=torch.float64)
     tokens = torch.tensor(choices.tokens, device=model.device)
-    for start in range(0, len(prompts), at_once):
-        one = batch(model, tokenizer, prompts[start : start + at_once], choices.lead)
+    for numbers in cut(model, prompts, choices.lead, at_once):
+        one = batch(model, tokenizer, [prompts[number] for number in numbers], choices.lead)
         with resting(model), torch.no_grad():
             own = answers(model, one)[:, tokens].argmax(-1)
         columns = one.offset[:, None] + torch.arange(length, device=one.offset.device)  # (batch, length)

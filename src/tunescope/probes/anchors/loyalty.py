@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import torch
@@ -20,7 +21,7 @@ from tunescope.errors import UserError
 from tunescope.methods.artifact import Artifact
 from tunescope.methods.contexts.anchors import Positions
 from tunescope.probes.anchors.compression import kept, positions_of, random_sets, read, start_of
-from tunescope.probes.anchors.prompts import Batch, Choices, Prompt, batch
+from tunescope.probes.anchors.prompts import Batch, Choices, Prompt, batch, cut
 from tunescope.probes.anchors.saliency import answers
 from tunescope.tasks.prompts.spans import Spans
 from tunescope.tasks.task import Encoded
@@ -87,11 +88,10 @@ class Queries:
 
         begun_at: a layer below which the context is that of the first call, of which `passes` has kept what entered it.
         """
-        order = sorted(range(len(self.rows)), key=lambda number: len(self.rows[number].input_ids))
-        asked = replace(self, rows=[self.rows[number] for number in order])
+        numbers = [number for some in self._cut for number in some]
         with self._attached(context):
-            found = torch.cat([self._answers(*one, begun_at) for one in enumerate(asked._batches(self.at_once))])
-        return found[torch.tensor(order).argsort()]
+            found = torch.cat([self._answers(*one, begun_at) for one in enumerate(self._batches(self._cut))])
+        return found[torch.tensor(numbers).argsort()]
 
     def _answers(self, number: int, one: Batch, begun_at: int | None) -> Tensor:
         with ExitStack() as stack:
@@ -104,7 +104,7 @@ class Queries:
         """The median time of one query, after one that is not counted; `before` is read anew for every query."""
         with self._attached(context):
             times: list[float] = []
-            for one in [*self._batches(1, before)][:TIMED]:
+            for one in self._batches([[number] for number in range(len(self.rows))][:TIMED], before):
                 if not times:
                     answers(self.model, one)
                 self._wait()
@@ -118,9 +118,16 @@ class Queries:
         """(rows, vocabulary) -> (rows, classes)."""
         return logits[:, list(self.choices.tokens)]
 
-    def _batches(self, size: int, before: Spans = NOTHING) -> Iterator[Batch]:
-        for start in range(0, len(self.rows), size):
-            prompts = [Prompt(before, row) for row in self.rows[start : start + size]]
+    @cached_property
+    def _cut(self) -> list[list[int]]:
+        """The numbers of the rows that run together."""
+        order = sorted(range(len(self.rows)), key=lambda number: len(self.rows[number].input_ids))
+        prompts = [Prompt(NOTHING, self.rows[number]) for number in order]
+        return [[order[at] for at in some] for some in cut(self.model, prompts, self.choices.lead, self.at_once)]
+
+    def _batches(self, cut: Sequence[Sequence[int]], before: Spans = NOTHING) -> Iterator[Batch]:
+        for numbers in cut:
+            prompts = [Prompt(before, self.rows[number]) for number in numbers]
             yield batch(self.model, self.tokenizer, prompts, self.choices.lead)
 
     @contextmanager

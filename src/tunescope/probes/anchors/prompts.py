@@ -13,7 +13,8 @@ from torch import Tensor
 from tunescope.errors import UserError
 from tunescope.models.anatomy import anatomy
 from tunescope.system.label_pairs import typed
-from tunescope.tasks.answers.batches import decoder_keywords, pad_id, padded
+from tunescope.tasks.answers.batch_trial import takes_left_padding
+from tunescope.tasks.answers.batches import batches, decoder_keywords, pad_id, padded
 from tunescope.tasks.answers.likelihood import decoder_start
 from tunescope.tasks.prompts.spans import Spans
 from tunescope.tasks.task import Encoded
@@ -102,7 +103,7 @@ def batch(
 ) -> Batch:
     """The prompts as one batch for a decoder or an encoder-decoder (there they stand on the encoder's side).
 
-    lead: what every answer begins with, already read.
+    lead: what every answer begins with, already read. A decoder's are read as each alone where they are a `cut`.
 
     Raises UserError for an encoder, whose tokens look at those behind them too, and for a prompt that is
     longer than the model.
@@ -122,6 +123,16 @@ def batch(
         inputs["decoder_input_ids"] = begin.expand(len(ids), -1)
     answer = ids.shape[1] - 1 if which == "decoder" else len(lead)
     return Batch(tuple(prompts), inputs, mask.argmax(1), mask.bool(), answer)
+
+
+def cut(model: PreTrainedModel, prompts: Sequence[Prompt], lead: Sequence[int], size: int) -> list[list[int]]:
+    """Numbers of the prompts that run together, at most so many: in their order, where the model takes padding on the
+    left; else those of one length, so that none is padded.
+    """
+    lengths = [len(prompt.ids) + len(lead) for prompt in prompts]
+    if not takes_left_padding(model, lengths, size):
+        return batches(lengths, size, alike=True)
+    return [list(range(start, min(start + size, len(prompts)))) for start in range(0, len(prompts), size)]
 
 
 def check_room(model: PreTrainedModel, prompts: Sequence[Prompt], extra: int = 0) -> None:

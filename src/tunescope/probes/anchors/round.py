@@ -19,7 +19,7 @@ from tunescope.methods.artifact import Artifact
 from tunescope.models.anatomy import anatomy
 from tunescope.probes.anchors.compression import read
 from tunescope.probes.anchors.loyalty import Queries
-from tunescope.probes.anchors.prompts import Batch, Choices, Prompt, batch
+from tunescope.probes.anchors.prompts import Batch, Choices, Prompt, batch, cut
 from tunescope.probes.anchors.saliency import answers
 from tunescope.tasks.prompts.spans import Spans
 
@@ -46,9 +46,20 @@ class Round:
     at_once: int = 8
     begun_at: tuple[int, ...] = ()
 
+    @cached_property
+    def cut(self) -> list[list[int]]:
+        """The numbers of each batch's prompts."""
+        return cut(self.model, self.prompts, self.choices.lead, self.at_once)
+
     def batches(self) -> Iterator[Batch]:
-        for start in range(0, len(self.prompts), self.at_once):
-            yield batch(self.model, self.tokenizer, self.prompts[start : start + self.at_once], self.choices.lead)
+        """The prompts, cut so; `in_order` puts what is made of each batch in the prompts' own order."""
+        for numbers in self.cut:
+            prompts = [self.prompts[number] for number in numbers]
+            yield batch(self.model, self.tokenizer, prompts, self.choices.lead)
+
+    def in_order(self, parts: Sequence[Tensor]) -> Tensor:
+        """(prompts, ...), of what was made of each batch."""
+        return torch.cat(list(parts))[torch.tensor([number for some in self.cut for number in some]).argsort()]
 
     @cached_property
     def gold(self) -> Tensor:
@@ -133,7 +144,7 @@ class Round:
         if self.read is not None:
             return self.behind(lambda whole, _: whole)
         with resting(self.model), torch.no_grad():
-            return torch.cat([answers(self.model, one).cpu() for one in self.batches()])
+            return self.in_order([answers(self.model, one).cpu() for one in self.batches()])
 
     @cached_property
     def predicted(self) -> Tensor:
@@ -179,4 +190,4 @@ class Round:
 
             with editing(self.model, {name: keep(name) for name in self.last}), resting(self.model), torch.no_grad():
                 answers(self.model, one)
-        return {name: torch.cat(parts) for name, parts in found.items()}
+        return {name: self.in_order(parts) for name, parts in found.items()}

@@ -59,8 +59,8 @@ def _vectors(round: Round) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
     by_class = torch.nn.functional.one_hot(round.classes, len(round.labels)).double()  # (prompts, words, classes)
     shares = by_class / by_class.sum((0, 1))
     return (
-        {name: torch.cat(parts) for name, parts in queries.items()},
-        {name: torch.einsum("pwd,pwc->cd", torch.cat(parts), shares) for name, parts in keys.items()},
+        {name: round.in_order(parts) for name, parts in queries.items()},
+        {name: torch.einsum("pwd,pwc->cd", round.in_order(parts), shares) for name, parts in keys.items()},
     )
 
 

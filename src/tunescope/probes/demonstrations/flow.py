@@ -38,7 +38,7 @@ def measure(round: Round) -> dict[str, Any]:
     layers = list(zip(round.reading, round.last, strict=True))
     sums: list[list[Tensor]] = [[] for _ in layers]
     grids: list[list[tuple[Tensor, Tensor]]] = [[] for _ in layers]
-    for start, batch in enumerate(round.batches()):
+    for rows, batch in zip(round.cut, round.batches(), strict=True):
         prompt = _Prompt.of(round, batch)
         waiting: dict[str, Tensor] = {}
 
@@ -50,7 +50,6 @@ def measure(round: Round) -> dict[str, Any]:
                     sums[index].append(torch.stack(prompt.flow(square), -1).cpu().double())
                     grids[index].append(prompt.between(square))
 
-        rows = slice(start * round.at_once, start * round.at_once + len(batch.prompts))
         saliency(round.model, batch, round.tokens, round.gold[rows].to(round.model.device), take)
     totals = [torch.cat(one).mean(0) for one in sums]
     return {

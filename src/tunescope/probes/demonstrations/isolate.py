@@ -77,7 +77,7 @@ def _cut(round: Round, what: str, names: Sequence[str]) -> Tensor:
         cut = isolated(round.model, batch, words, names)
         with resting(round.model), torch.no_grad(), cut:
             logits.append(answers(round.model, batch).cpu())
-    return torch.cat(logits)
+    return round.in_order(logits)
 
 
 def _read_cut(round: Round, whole: Artifact, spans: Spans, words: Words, names: Sequence[str]) -> Artifact:

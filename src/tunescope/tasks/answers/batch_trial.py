@@ -1,6 +1,7 @@
 """Whether a decoder reads a row that is padded on the left as it reads it alone. Tried, for some do not.
 
-Recurrent layers may read padding as text, and others count columns where tokens are meant.
+Recurrent layers may read padding as text, others count columns where tokens are meant, and those that choose a few keys
+(Doge, DeepSeek 3.2) choose by columns among those that are worth the same.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from tunescope.tasks.answers.generation_config import only
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-LONG, SHORT = 8, 3  # tokens of the two rows of a try; the long one has more where rows do
+LONG, SHORT = 8, 3  # tokens of the longest and the shortest row of a try; the longest has more where rows do
 WRITTEN = 3  # tokens behind them: what is right in the first pass may be wrong on its cache
 
 _TRIED: WeakKeyDictionary[Any, int] = WeakKeyDictionary()  # the longest row that was right; 0 where one was not
@@ -52,14 +53,17 @@ def writes_in_batches(model: PreTrainedModel, lengths: Sequence[int], batch_size
 
 def _is_as_alone(model: PreTrainedModel, longest: int) -> bool:
     token = anatomy(model).table.weight.shape[0] // 2
-    sizes = max(LONG, longest + 1 - WRITTEN), SHORT  # what is written takes positions too, but for its last token
-    rows = [[token + place % 5 for place in range(size)] for size in sizes]
+    long = max(LONG, longest + 1 - WRITTEN)  # what is written takes positions too, but for its last token
+    rows = [[token + place % 5 for place in range(size)] for size in (long, 3 * long // 4, SHORT)]
+    rows.append([token // 2 + place * (place + 3) % token for place in range(long - 1)])  # few keys alike
     with evaluating(model):
-        together, alone = _logits(model, rows, token)[1], _logits(model, rows[1:], token)[0]
+        together = _logits(model, rows, token)[1:]
+        alone = torch.cat([_logits(model, [row], token) for row in rows[1:]])
     types = torch.float32, computed_in(model.device.type) or model.dtype
     rounding = max(torch.finfo(one).eps for one in types) ** 0.5
-    spread = (alone - alone.mean(-1, keepdim=True)).abs().mean()
-    return bool((together - alone).abs().mean() <= rounding * spread)  # a router may be in two minds of one token
+    spread = (alone - alone.mean(-1, keepdim=True)).abs().mean((1, 2))
+    off = (together - alone).abs().mean((1, 2))  # means: a router may be in two minds of one token
+    return bool((off <= rounding * spread).all())
 
 
 def _logits(model: PreTrainedModel, rows: Sequence[Sequence[int]], pad: int) -> Tensor:
