@@ -1,6 +1,7 @@
 import pytest
 import tiny
 import torch
+from zoo import zoo
 
 import tunescope as ts
 from tunescope.attachment.attention.reach import reached
@@ -32,6 +33,19 @@ def test_recorded_weights_are_those_that_transformers_returns(name):
     for layer, weights in enumerate(out.attentions):  # eager softmaxes in float32 in some families
         torch.testing.assert_close(got[f"{stack}.{layer}.self.weights"], weights, rtol=0, atol=1e-6)
         assert got[f"{stack}.{layer}.self.key"].shape[2] == 7
+
+
+@pytest.mark.parametrize("name", ["gemma4_text", "gemma4_unified_text"])
+def test_layers_that_share_the_keys_of_others_have_a_query_for_every_token(name):
+    model = zoo(name, attention="eager")
+    ids = torch.randint(3, tiny.VOCAB, (2, 7))
+    with tiny.Float64():
+        got = record(model, {"input_ids": ids}, "weights")
+    assert record_calls(model, {"input_ids": ids})["decoder.3.self"].kwargs["hidden_states"].shape[1] == 7
+    with torch.no_grad(), tiny.Float64():
+        out = model(input_ids=ids, output_attentions=True)
+    for layer, weights in enumerate(out.attentions):
+        torch.testing.assert_close(got[f"decoder.{layer}.self.weights"], weights, rtol=0, atol=1e-12)
 
 
 def test_contexts_stand_in_the_first_columns_and_the_model_is_left_as_it_was():

@@ -202,6 +202,19 @@ def test_where_there_is_no_memory_to_look_inside_that_is_the_reason(material, mo
     assert found["reason"] == f"out of memory: the device ran out of memory: {problem}"
 
 
+def test_a_fault_of_a_look_is_told_with_its_type_and_the_arms_are_kept(material, tmp_path, monkeypatch):
+    def faulty(*given, **more):
+        raise KeyError("encoder.0.self")
+
+    monkeypatch.setattr("tunescope.probes.mechanism.see", faulty)
+    monkeypatch.setattr("tunescope.probes.see.see", faulty)
+    asked = replace(question(material), arms=("lora:rank=1",), seeds=(0,), trials=1, settings=Settings(steps=1))
+    found = comparison.run(asked, tmp_path / "run", open_bench, by_name=True, quiet=True)
+    (arm,) = found.results["arms"]
+    assert arm["status"] == "done" and arm["runs"][0]["mechanism"]["content_pattern_shift"] is None
+    assert arm["runs"][0]["mechanism"]["reason"] == found.results["inside"]["reason"] == "KeyError: 'encoder.0.self'"
+
+
 def test_a_field_that_the_rows_lack_is_named_before_they_are_cut(material):
     model, data = material
     asked = plan.Plan(model=model, data={"train": data["train"]}, task=TASK | {"template": "{txt} Label:"})

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tunescope.errors import UserError
-from tunescope.system import run_folder
+from tunescope.system import files, run_folder
 from tunescope.trial.train.loop import memory_errors_named
 from tunescope.trial.train.microbatches import OutOfMemory
 
@@ -28,20 +28,31 @@ LONGEST = 32  # tokens of the pictured row
 def mechanism(bench: Bench, rows: Sequence[Any], tuned: Attached) -> dict[str, Any]:
     """`tunescope.probes.mechanism` on the first rows that have room for it, input and target together as in training.
 
-    Where they cannot be looked at, None and the reason: the arm's score does not hang on it.
+    Where they cannot be looked at, None and the reason.
     """
     from tunescope.probes import mechanism as probing
 
+    def look() -> dict[str, Any]:
+        inputs = _inputs(bench, _whole(bench, rows, tuned), with_target=True)
+        return probing.mechanism(bench.model, tuned, inputs)
+
+    found = _looked(look)
+    return {name: found.get(name) for name in ("content_pattern_shift", "context_share", "reason")}
+
+
+def _looked(look: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """What it finds, or {"reason": why it found nothing}: no arm's score hangs on it, even where that is our fault."""
     try:
         with memory_errors_named():
-            found = probing.mechanism(bench.model, tuned, _inputs(bench, _whole(bench, rows, tuned), with_target=True))
-    except (UserError, OutOfMemory) as refusal:
-        found = {"content_pattern_shift": None, "context_share": None, "reason": _reason(refusal)}
-    return {name: found[name] for name in ("content_pattern_shift", "context_share", "reason")}
-
-
-def _reason(refusal: Exception) -> str:
-    return f"out of memory: {refusal}" if isinstance(refusal, OutOfMemory) else str(refusal)
+            return look()
+    except OutOfMemory as problem:
+        return {"reason": f"out of memory: {problem}"}
+    except UserError as refusal:
+        return {"reason": str(refusal)}
+    except Exception as problem:
+        if files.disk_problem(problem):
+            raise
+        return {"reason": " ".join(f"{type(problem).__name__}: {problem}".split())}
 
 
 def _whole(bench: Bench, rows: Sequence[Any], tuned: Attached) -> list[Any]:
@@ -73,12 +84,12 @@ def pictures(bench: Bench, entries: Sequence[Entry], folder: Path) -> dict[str, 
     token, is marked. "pairs": over the text alone, before and after, each layer's inputs held. {"reason": why} where
     there is nothing to show.
     """
+    return _looked(lambda: _pictures(bench, entries, folder))
+
+
+def _pictures(bench: Bench, entries: Sequence[Entry], folder: Path) -> dict[str, Any]:
     best = {group: _best(entries, group) for group in ("context", "delta")}
-    try:
-        with memory_errors_named():
-            seen = {group: _seen(bench, one, folder) for group, one in best.items() if one is not None}
-    except (UserError, OutOfMemory) as refusal:
-        return {"reason": _reason(refusal)}
+    seen = {group: _seen(bench, one, folder) for group, one in best.items() if one is not None}
     if not seen or any(one.no_bare for one in seen.values()):
         return {"reason": next((one.no_bare for one in seen.values()), "no context or delta was trained")}
     name, head = _moved_most(seen.get("delta") or seen["context"])

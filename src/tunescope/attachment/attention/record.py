@@ -71,9 +71,12 @@ def record_calls(model: PreTrainedModel, inputs: Mapping[str, Any]) -> dict[str,
     return calls
 
 
-def _few_logits(model: PreTrainedModel) -> dict[str, int]:
-    """Nobody looks at them, and over a large vocabulary those of all places are more than all else that is kept."""
-    return {"logits_to_keep": 1} if "logits_to_keep" in argument_names(model) else {}
+def _few_logits(model: PreTrainedModel) -> dict[str, Tensor]:
+    """Nobody looks at them, and over a large vocabulary those of all places are more than all else that is kept.
+
+    By place: where a number is given, Gemma 4 has no other queries either in the layers that share others' keys.
+    """
+    return {"logits_to_keep": torch.tensor([-1])} if "logits_to_keep" in argument_names(model) else {}
 
 
 def replay(model: PreTrainedModel, calls: Mapping[str, Call], *names: str) -> dict[str, Tensor]:
