@@ -59,9 +59,12 @@ def test_contexts_that_shift_the_text_move_nothing_either_once_positions_are_hel
         assert layer.at_real(between(seen.bare[name], layer).total_variation).max() <= 1e-12, name
 
 
-@pytest.mark.parametrize("family", ["bert", "roberta", "distilbert", "t5", "bart", "mbart"])
+ROTARY = ["modernbert", "eurobert", "nomic_bert", "t5gemma"]
+
+
+@pytest.mark.parametrize("family", ["bert", "roberta", "distilbert", "t5", "bart", "mbart", *ROTARY])
 def test_a_token_context_in_an_encoder_moves_nothing_held_or_says_why_it_cannot_be_said(family):
-    model = tiny.make(family)
+    model = zoo(family) if family in ROTARY else tiny.make(family)
     batch = tiny.batch(model)
     seen = see(model, tiny.away(model, "soft:length=3"), batch)
     if family in ("bart", "mbart"):
@@ -71,6 +74,7 @@ def test_a_token_context_in_an_encoder_moves_nothing_held_or_says_why_it_cannot_
         assert (found["content_pattern_shift"], found["by_layer"][0]["along"]) == (None, None)
         assert found["context_share"] > 0
         return
+    assert seen.held.keys() == seen.bare.keys() != set()
     for name, layer in seen.held.items():
         assert layer.at_real(between(seen.bare[name], layer).total_variation).max() <= 1e-12, name
 

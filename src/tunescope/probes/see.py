@@ -145,11 +145,13 @@ def _bare_inputs(model: PreTrainedModel, used: int, batch: Mapping[str, Any]) ->
 def _text_behind_context(bare: Mapping[str, Call], along: Mapping[str, Call], joined: int) -> dict[str, Call]:
     """The calls of the attached run, with the text's states of the bare run behind the context's own.
 
-    In an encoder a token context stands among the tokens: states (batch, joined + text, width), and masks and
-    position biases that are as wide.
+    In an encoder a token context stands among the tokens: states (batch, joined + text, width), and masks, position
+    biases and rotary angles that are as wide.
     """
 
     def one(before: object, after: object) -> object:
+        if isinstance(before, tuple) and isinstance(after, tuple):  # angles: cosine and sine at every place
+            return before if _shapes(before) == _shapes(after) else after
         if not isinstance(before, Tensor) or not isinstance(after, Tensor) or before.shape == after.shape:
             return before
         if before.dim() == 3 and after.shape[1] == before.shape[1] + joined:
@@ -163,6 +165,10 @@ def _text_behind_context(bare: Mapping[str, Call], along: Mapping[str, Call], jo
         )
         for name, call in bare.items()
     }
+
+
+def _shapes(given: tuple[object, ...]) -> list[torch.Size]:
+    return [part.shape for part in given if isinstance(part, Tensor)]
 
 
 def _real(model: PreTrainedModel, batch: Mapping[str, Any]) -> dict[str, Tensor | None]:
