@@ -11,6 +11,7 @@ import torch
 import transformers
 from apple import SaysSo
 from probe_tools import FAMILIES
+from zoo import inputs, zoo
 
 import tunescope as ts
 from tunescope.attachment.attention.record import record
@@ -19,6 +20,7 @@ from tunescope.probes import see as seeing
 from tunescope.probes.looks import pattern, prefix_bias, second_layer
 from tunescope.probes.mechanism import mechanism
 from tunescope.probes.see import see
+from tunescope.probes.seen import attention_map
 from tunescope.report import findings_page
 from tunescope.report.finding import Finding
 from tunescope.reproduce.recipes._prefix_use import prefix_use
@@ -64,6 +66,26 @@ def test_every_probe_finds_plain_data_or_says_in_one_line_why_not(family, arm):
         assert all(len(row) == len(found.columns) for row in found.rows)
         assert found.rows and found.says.endswith(".") and found.not_said.endswith(".")
         assert findings_page.page([found], {"model": family, "attached": arm}).endswith("</html>")
+
+
+@pytest.mark.parametrize("family", ["longt5", "pegasus_x"])
+def test_cross_attention_is_drawn_over_the_rows_own_tokens_where_an_encoder_attends_by_itself(family):
+    """Its own layers are not reached, and so are not asked which tokens are padding."""
+    model = zoo(family, attention="eager")
+    given = {name: value.flip(0) for name, value in inputs(family, model, "right").items()}  # the padded row first
+    artifacts = tiny.away(model, "soft:length=3")
+    seen = see(model, artifacts, given)
+    assert "encoder.0.self" not in seen.along and prefix_bias.look(seen).pictures
+    with ts.attach(model, *artifacts), torch.no_grad():
+        weights = model(**given, output_attentions=True, use_cache=False).cross_attentions[1]
+    row = int(next(iter(seen.along.values())).real.sum(-1).argmin())
+    assert not given["attention_mask"][row].all()
+    text = given["input_ids"][row][given["attention_mask"][row].bool()]
+    for head in range(weights.shape[1]):
+        drawn = attention_map(seen, "along", "decoder.1.cross", head)
+        assert drawn.keys == ["c0", "c1", "c2", *(f"token {int(token)}" for token in text)]
+        expected = weights[row, head, :, : 3 + len(text)]
+        torch.testing.assert_close(torch.tensor(drawn.values).to(expected), expected, rtol=0, atol=1e-6)
 
 
 @pytest.mark.parametrize("name", NAMES)

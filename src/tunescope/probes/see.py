@@ -91,6 +91,7 @@ def _runs(model: PreTrainedModel, tuned: Attached | None, batch: Mapping[str, An
         "along": _layers(along, joined, real),
         "bare": _layers(bare, 0, real),
         "held": _layers(held, joined, real),
+        "real": {stack: with_float64(mask).bool() for stack, mask in real.items() if mask is not None},
         "no_bare": given if isinstance(given, str) else "",
     }
 

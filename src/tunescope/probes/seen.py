@@ -81,6 +81,7 @@ class Seen:
     held: each attention module run alone, everything attached, on the inputs that it had in `bare`.
     no_bare: why `bare` and `held` are empty; "" where they are not.
     tokens: stack -> the tokens of each row, padding among them.
+    real: stack -> (batch, text), True at what is no padding; a stack without padding may lack.
     virtual: method -> (n, width), the embeddings that stand in the place of tokens.
     table: (vocabulary, width), the model's embeddings; at the scale of `virtual`, where there are any.
     """
@@ -92,6 +93,7 @@ class Seen:
     no_bare: str = ""
     maps: Mapping[str, Maps] = field(default_factory=dict)
     tokens: Mapping[str, list[list[str]]] = field(default_factory=dict)
+    real: Mapping[str, Tensor] = field(default_factory=dict)
     virtual: Mapping[str, Tensor] = field(default_factory=dict)
     table: Tensor | None = None
     vocabulary: Mapping[int, str] = field(default_factory=dict)
@@ -128,8 +130,11 @@ def attention_map(
 
 
 def _real_keys(seen: Seen, row: int, which: str, layer: Layer) -> Tensor:
-    asked = seen.along["encoder.0.self"] if which == "cross" else layer
-    return asked.real[row].nonzero()[:, 0]
+    if which != "cross":
+        return layer.real[row].nonzero()[:, 0]
+    if (real := seen.real.get("encoder")) is None:
+        return torch.arange(len(seen.tokens["encoder"][row]))
+    return real[row].nonzero()[:, 0]
 
 
 def finite(values: Tensor) -> Tensor:
