@@ -39,12 +39,13 @@ def test_recorded_weights_are_those_that_transformers_returns(name):
 def test_layers_that_share_the_keys_of_others_have_a_query_for_every_token(name):
     model = zoo(name, attention="eager")
     ids = torch.randint(3, tiny.VOCAB, (2, 7))
-    got = record(model, {"input_ids": ids}, "weights")
+    with tiny.Float64():
+        got = record(model, {"input_ids": ids}, "weights")
     assert record_calls(model, {"input_ids": ids})["decoder.3.self"].kwargs["hidden_states"].shape[1] == 7
-    with torch.no_grad():
+    with torch.no_grad(), tiny.Float64():
         out = model(input_ids=ids, output_attentions=True)
     for layer, weights in enumerate(out.attentions):
-        torch.testing.assert_close(got[f"decoder.{layer}.self.weights"], weights, rtol=0, atol=1e-6)
+        torch.testing.assert_close(got[f"decoder.{layer}.self.weights"], weights, rtol=0, atol=1e-12)
 
 
 def test_contexts_stand_in_the_first_columns_and_the_model_is_left_as_it_was():

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from tunescope.attachment.attention.reach import resting
+from tunescope.attachment.attention.record import record
 from tunescope.methods.artifact import Artifact
 from tunescope.probes.anchors.isolation import Words, control, isolated
 from tunescope.probes.anchors.loyalty import label_loyalty, word_loyalty
@@ -85,21 +86,14 @@ def _read_cut(round: Round, whole: Artifact, spans: Spans, words: Words, names: 
 
     The cut is in the demonstrations alone, and in a decoder they do not look at the query: so one pass serves all.
     """
-    from transformers import DynamicCache
-
     ids = torch.tensor([spans.ids], device=round.model.device)
     alone = Batch(
         (), {}, torch.zeros(1, dtype=torch.long, device=ids.device), torch.ones_like(ids, dtype=torch.bool), 0
     )
-    with resting(round.model), torch.no_grad(), isolated(round.model, alone, [words], names):
-        read = DynamicCache()  # the model's own would drop what lies behind a sliding window
-        round.model(input_ids=ids, attention_mask=torch.ones_like(ids), past_key_values=read, use_cache=True)
-    tensors = {
-        f"decoder.{number}.self.{part}": getattr(layer, f"{part}s")[0]
-        for number, layer in enumerate(read.layers)
-        for part in ("key", "value")
-    }
-    return replace(whole, tensors={name: tensors[name] for name in whole.tensors})
+    given = {"input_ids": ids, "attention_mask": torch.ones_like(ids), "use_cache": False}
+    with resting(round.model), isolated(round.model, alone, [words], names):
+        tensors = record(round.model, given, "key", "value")  # a cache holds neither where layers share or make them
+    return replace(whole, tensors={name: tensors[name][0] for name in whole.tensors})
 
 
 def _words(spans: Spans, what: str, seed: int) -> Words:
