@@ -123,7 +123,7 @@ class Objective:
         """The mean cross-entropy of the prompt's tokens 2 to M, on a model with nothing in front of them."""
         model = self.bench.model
         with self.tuned.paused(), frozen(model):
-            rows = leaf.to(anatomy(model).table.weight.dtype)[None, : self._own().stop - 1]
+            rows = leaf.to(anatomy(model).table.weight.dtype)[None, : self._own().stop - 1].clone()  # CTRL scales it
             logits = model(inputs_embeds=rows, use_cache=False).logits[0, self._own().start :]
         return F.cross_entropy(exact(logits), torch.tensor(self.ids(prompt)[1:], device=logits.device))
 
