@@ -5,6 +5,7 @@ import tiny
 import torch
 from reference import searches as literal
 from search_tools import WORDS, bench
+from zoo import zoo
 
 import tunescope as ts
 from tunescope.methods.deltas.head import Head
@@ -84,6 +85,19 @@ def test_fluency_is_the_prompt_s_own_cross_entropy_from_the_second_token_on(star
     expected, gradient = literal.gradient(given.model, goal.ids(prompt), goal.rows, goal.words.start, 0.3)
     assert slope.loss == pytest.approx(expected, abs=1e-10)
     close(slope.gradient, gradient)
+
+
+def test_fluency_of_a_family_that_scales_its_inputs_in_place(monkeypatch):
+    monkeypatch.setattr(tiny, "make", zoo)
+    given = bench("ctrl", start=True)
+    with opened(given, fluency=0.3) as goal:
+        (prompt,) = prompts(goal, 1)
+        slope = goal.slope(prompt, goal.rows)
+    with opened(given) as goal, torch.no_grad():
+        (plain,) = goal.losses(prompt[None], goal.rows)
+        front = torch.tensor([goal.front(prompt)])
+    own = torch.nn.functional.cross_entropy(given.model(input_ids=front).logits[0, 1:-1], front[0, 2:])
+    assert slope.loss == pytest.approx(float(0.7 * plain + 0.3 * own.detach()), abs=1e-10)
 
 
 def test_in_half_precision_fluency_is_the_cross_entropy_of_its_logits_in_float32():

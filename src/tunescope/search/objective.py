@@ -25,6 +25,7 @@ from tunescope.tasks.task import Encoded, with_front
 from tunescope.trial.bench import Bench, room
 
 AT_ONCE = (32, 128)  # rows of several candidates in one forward pass, on a CPU and elsewhere
+LOST = "prompts whose loss was no number"
 GRADIENT = 3  # passes of one row forward and backward, in passes of one row forward
 
 
@@ -63,7 +64,10 @@ class Objective:
         return [self.rows[int(index)] for index in chosen]
 
     def slope(self, prompt: Tensor, batch: Sequence[Encoded]) -> Slope:
-        """At the prompt (length,); one pass over the prompt for the whole batch in a decoder."""
+        """At the prompt (length,); one pass over the prompt for the whole batch in a decoder.
+
+        Raises UserError for a gradient that is no number: no step follows from it, and projected it is the first token.
+        """
         own, (leaf,) = self._own(), self.tuned.parameters()
         with torch.no_grad():
             leaf[own] = self.table[prompt]
@@ -75,12 +79,19 @@ class Objective:
             self.passes += GRADIENT
         loss.backward()  # type: ignore[no-untyped-call]
         assert leaf.grad is not None
-        return Slope(float(loss.detach()), leaf.grad[own].clone())
+        found = Slope(float(loss.detach()), leaf.grad[own].clone())
+        if not found.gradient.isfinite().all():
+            raise UserError(
+                f"The gradient of a prompt's loss is no number (NaN or infinite), the loss {found.loss:g}: the model's "
+                "weights may hold some, or its precision overflow. Load it in float32."
+            )
+        return found
 
     def losses(self, prompts: Tensor, batch: Sequence[Encoded]) -> Tensor:
         """(n,) losses of prompts (n, length) on the same rows, rows of like length in a forward pass.
 
-        The prompt's tokens stand in front of each row, which is what attaching the text does, as one sequence.
+        The prompt's tokens stand in front of each row, which is what attaching the text does, as one sequence. A loss
+        that is no number is infinite, so that it is never the least, and counted.
         """
         assert not self.fluency
         rows = [with_front(self.front(prompt), row) for prompt in prompts for row in batch]
@@ -93,7 +104,9 @@ class Objective:
             lengths = [len(row.input_ids) for row in rows]
             each = torch.stack(in_batches(model, lengths, AT_ONCE[model.device.type != "cpu"], work, deal=False))
         self.passes += len(rows)
-        return each.view(len(prompts), len(batch)).sum(-1) / sum(max(1, len(row.target_ids)) for row in batch)
+        found = each.view(len(prompts), len(batch)).sum(-1) / sum(max(1, len(row.target_ids)) for row in batch)
+        self.counts[LOST] += int(found.isnan().sum())
+        return found.masked_fill(found.isnan(), torch.inf)
 
     def ids(self, prompt: Tensor) -> list[int]:
         """The tokens of a prompt, without the start token."""
@@ -110,7 +123,7 @@ class Objective:
         """The mean cross-entropy of the prompt's tokens 2 to M, on a model with nothing in front of them."""
         model = self.bench.model
         with self.tuned.paused(), frozen(model):
-            rows = leaf.to(anatomy(model).table.weight.dtype)[None, : self._own().stop - 1]
+            rows = leaf.to(anatomy(model).table.weight.dtype)[None, : self._own().stop - 1].clone()  # CTRL scales it
             logits = model(inputs_embeds=rows, use_cache=False).logits[0, self._own().start :]
         return F.cross_entropy(exact(logits), torch.tensor(self.ids(prompt)[1:], device=logits.device))
 

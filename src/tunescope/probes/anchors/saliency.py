@@ -15,6 +15,7 @@ from tunescope.attachment.attention.function import Edit
 from tunescope.attachment.attention.reach import reached, resting
 from tunescope.attachment.site_hooks import frozen, logits_at
 from tunescope.probes.anchors.prompts import Batch
+from tunescope.tasks.answers.not_numbers import refused
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -67,12 +68,17 @@ def _watched(name: str, take: Take) -> Edit:
 
 
 def answers(model: PreTrainedModel, batch: Batch) -> Tensor:
-    """(batch, vocabulary): what the model says where the answer begins, in float32 at least."""
+    """(batch, vocabulary): what the model says where the answer begins, in float32 at least.
+
+    Raises UserError for scores that are no numbers, which would count as an answer.
+    """
     length = batch.inputs["decoder_input_ids" if "decoder_input_ids" in batch.inputs else "input_ids"].shape[1]
     where = torch.zeros(len(batch.real), length, dtype=torch.bool, device=batch.real.device)
     where[:, batch.answer] = True
     with logits_at(model, where):
         logits: Tensor = model(**batch.inputs, use_cache=False).logits
+    if (lost := logits.isnan().any(-1)).any():
+        raise refused(batch.prompts[int(lost.nonzero()[0, 0])].query)
     return logits.to(_exact(logits))
 
 

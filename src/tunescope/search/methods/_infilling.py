@@ -137,7 +137,10 @@ def _read(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, texts: Seq
 
 
 def _next(model: PreTrainedModel, states: Tensor, mask: Tensor, written: Sequence[Ids]) -> Tensor:
-    """(written, vocabulary): the mean over the texts of each next token's log-probability, float64."""
+    """(written, vocabulary): the mean over the texts of each next token's log-probability, float64.
+
+    Raises UserError for scores that are no numbers, which no order can be made of.
+    """
     from transformers.modeling_outputs import BaseModelOutput
 
     begin, n_texts = decoder_start(model), len(states)
@@ -158,4 +161,9 @@ def _next(model: PreTrainedModel, states: Tensor, mask: Tensor, written: Sequenc
             scores = exact(out.logits).cpu().double().log_softmax(-1)
             total = total + scores.view(len(some), len(own), -1).sum(1)
         found.append(total / n_texts)
-    return torch.cat(found)
+    if (scores := torch.cat(found)).isnan().any():
+        raise UserError(
+            "template: the scores of the model that writes are no numbers (NaN): its weights may hold some, or its "
+            "precision overflow, as T5's does in float16. Load it in float32."
+        )
+    return scores

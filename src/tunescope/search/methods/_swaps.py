@@ -34,7 +34,8 @@ def swapped(prompt: Tensor, positions: Tensor, tokens: Tensor) -> Tensor:
 def best(
     goal: Objective, prompts: Tensor, batch: Sequence[Encoded], current: Tensor | None = None
 ) -> tuple[Tensor, float] | None:
-    """The prompt with the least loss on the rows, the first of equals, and its loss; None where none is left.
+    """The prompt with the least loss on the rows, the first of equals, and its loss; None where none is left that has
+    a loss.
 
     Prompts that do not come back to their own tokens are dropped before they cost anything, and counted.
 
@@ -51,4 +52,6 @@ def best(
         prompts = torch.cat([current[None], prompts])
     losses = goal.losses(prompts, batch)
     index = int(losses.argmin())
+    if losses[index].isinf():
+        return None
     return prompts[index], float(losses[index])

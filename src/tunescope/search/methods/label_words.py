@@ -150,19 +150,25 @@ def _drawn(rows: Sequence[Encoded], n_classes: int, per_class: int, seed: int) -
 
 
 def _scores(bench: Bench, rows: Sequence[Encoded], tokens: Sequence[int]) -> Tensor:
-    """(rows, tokens) log-probabilities at the answer's place, float64; nothing else of the vocabulary is kept."""
+    """(rows, tokens) log-probabilities at the answer's place, float64; nothing else of the vocabulary is kept.
+
+    Raises UserError for scores that are no numbers, of a row without padding too.
+    """
     import torch
 
     from tunescope.tasks.answers.batch_trial import takes_left_padding
-    from tunescope.tasks.answers.batches import batches
+    from tunescope.tasks.answers.batches import in_batches
     from tunescope.tasks.answers.likelihood import first_token_scores
+    from tunescope.tasks.answers.not_numbers import without_lost
 
-    found: dict[int, Any] = {}
-    lengths = [len(row.input_ids) for row in rows]
-    for some in batches(lengths, BATCH, alike=not takes_left_padding(bench.model, lengths, BATCH)):
+    def work(some: list[int]) -> Tensor:
         scores = first_token_scores(bench.model, [rows[index] for index in some], bench.tokenizer)
-        found |= zip(some, scores[:, list(tokens)].cpu().double(), strict=True)
-    return torch.stack([found[index] for index in range(len(rows))])
+        return scores[:, list(tokens)].cpu().double()
+
+    lengths = [len(row.input_ids) for row in rows]
+    alike = not takes_left_padding(bench.model, lengths, BATCH)
+    found = in_batches(bench.model, lengths, BATCH, work, deal=False, alike=alike)
+    return torch.stack(without_lost(bench.model, rows, found, BATCH, work, deal=False))
 
 
 def _accuracy(scores: Tensor, rows: Sequence[Encoded], one: Assignment) -> float:
