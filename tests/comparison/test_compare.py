@@ -267,6 +267,19 @@ def test_a_rate_that_diverges_loses_to_one_that_does_not(bench, material, tmp_pa
     assert (lora["status"], lora["learning_rate"]) == ("done", 1e-3)
 
 
+def test_a_rate_that_leaves_finite_losses_and_no_scores_has_diverged(bench, material, tmp_path, monkeypatch):
+    once = Settings(steps=2, batch_size=8, eval_every=1)
+    asked = question(material, arms=("lora",), rates=(1e18, 1e-3), seeds=(0,), settings=once)
+    found = on(bench, asked, tmp_path / "run")
+    lora = arm(found, "lora")
+    assert [trial["status"] for trial in lora["trials"]] == ["done", "diverged"]
+    assert "are no numbers (NaN), first on row" in lora["trials"][1]["reason"]
+    assert not any("Not tried" in remark for remark in lora["remarks"])
+    assert not any("could be tried" in sentence for sentence in found.results["verdict"]["sentences"])
+    monkeypatch.setattr(run, "train", lambda *_, **__: pytest.fail("tried again"))
+    assert numbers(on(bench, asked, tmp_path / "run").results) == numbers(found.results)
+
+
 @pytest.mark.parametrize(
     ("error", "status", "reason"),
     [

@@ -38,6 +38,19 @@ def test_the_seeds_of_a_row_are_those_that_ran_whichever_were_asked_for_before_l
     assert [row["seeds"] for row in index.entries(tmp_path)] == [5]
 
 
+def test_the_time_of_a_row_is_that_of_every_run_once_of_rates_that_lost_too(tmp_path):
+    one = example()
+    for arm in one["arms"]:
+        arm["runs"] = [run | {"seconds": 3.0} for run in arm["runs"]]
+        arm["trials"] = [trial | {"seconds": 2.0} for trial in arm.get("trials") or []]
+    kept = one["arms"][9]
+    kept["trials"][1] |= {"id": kept["runs"][0]["id"], "seconds": 3.0}  # the trial that won is the first seed's run
+    kept["trials"][0]["seconds"] = None  # one that diverged
+    (tmp_path / "results.json").write_text(json.dumps(one))
+    runs, trials = (sum(len(arm[part]) for arm in one["arms"]) for part in ("runs", "trials"))
+    assert [row["seconds"] for row in index.entries(tmp_path)] == [3.0 * runs + 2.0 * (trials - 2)]
+
+
 def test_every_run_has_a_row_by_its_path_and_a_link_that_leads_to_its_page(folder):
     rows = {one["run"]: one for one in index.entries(folder)}
     assert list(rows) == ["a/one", "newer", "torn", "two & three"]

@@ -48,6 +48,24 @@ def test_scores_differences_and_answers_that_changed_are_counted():
     assert "model" not in {what.partition(":")[0] for what, _, _ in found.facts}
 
 
+def test_a_difference_over_some_of_the_seeds_that_the_scores_are_over_is_told():
+    a, b = labelled(), labelled()
+    for results, kept in ((a, slice(0, 2)), (b, slice(1, 4))):
+        (arm,) = [one for one in results["arms"] if one["name"] == "lora-2"]
+        arm["runs"] = arm["runs"][kept]
+        for run in arm["runs"]:
+            right = 0 if run["seed"] != arm["runs"][-1]["seed"] else 1  # the last of each run has every row right
+            run["stats"] = [[right, row[1], row[1] if right else 1 - row[1]] for row in run["stats"]]
+        arm["score"] = 1 / len(arm["runs"])
+    shared = next(one["runs"] for one in b["arms"] if one["name"] == "lora-2")[0]["seed"]
+    found = two_runs.two_runs(a, b)
+    (arm,) = [one for one in found.arms if one["name"] == "lora-2"]
+    assert arm["shown"] == ["0.500", "0.333"] and arm["difference"] == "−1.000"
+    told = f"lora-2: the difference is over seed {shared} of both runs, and each score over all seeds of its own."
+    assert [note for note in found.notes if "difference is over" in note] == [told]
+    assert f"note: {told}" in list(two_runs.lines(found)) and told in " ".join(Tags(two_runs.html(found)).text)
+
+
 def test_the_rows_that_changed_are_shown_with_what_was_said_before_and_after():
     a, b = labelled(), other()
     found = two_runs.two_runs(a, b)

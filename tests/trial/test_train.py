@@ -10,6 +10,7 @@ from torch.nn.functional import cross_entropy, dropout
 from transformers.optimization import Adafactor
 
 from tunescope.errors import UserError
+from tunescope.tasks.answers.not_numbers import NotNumbers
 from tunescope.trial.train import loop, state
 from tunescope.trial.train.batches import batches, stream
 from tunescope.trial.train.loop import (
@@ -276,6 +277,16 @@ def test_a_loss_that_is_not_finite_stops_with_its_step():
     broken = problem(rates={"w": 1e37, "b": 1e37})
     with pytest.raises(Diverged, match=r"loss (nan|inf) at step \d+; a smaller learning rate may help"):
         train(broken, replace(PLAIN, steps=99), seed=0)
+
+
+@pytest.mark.parametrize("part", ["score", "whole"])
+def test_development_scores_that_are_no_numbers_stop_it_as_a_loss_does(part):
+    def lost():
+        raise NotNumbers(7)
+
+    told = r"loss \d\S+ at step \d+, and behind it .* first on row 7; a smaller learning rate may help"
+    with pytest.raises(Diverged, match=told):
+        train(replace(problem(), **{part: lost}), replace(PLAIN, steps=3), seed=0)
 
 
 @pytest.mark.parametrize(

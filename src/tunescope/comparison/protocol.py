@@ -21,7 +21,7 @@ from tunescope.trial.arm import seeds_of
 from tunescope.trial.bench import Bench
 from tunescope.trial.provenance import notes_of
 
-TRIAL = ("id", "learning_rate", "seed", "dev", "status", "reason")
+TRIAL = ("id", "learning_rate", "seed", "dev", "seconds", "status", "reason")
 
 
 def tried(

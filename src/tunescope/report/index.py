@@ -5,6 +5,7 @@ Where an arm was run on all eight tasks of SuperGLUE, its mean over them too.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -51,7 +52,8 @@ def _entry(run: Path, folder: Path) -> dict[str, Any]:
     head = {"run": str(text.clean(place)) if place != "." else str(text.clean(folder.resolve().name)), "link": link}
     try:
         results = run_folder.read_results(run)
-        return head | {"problem": ""} | _row(view(results)) | {"superglue": superglue.scores(results)}
+        row = _row(view(results)) | {"seconds": _seconds(results)}
+        return head | {"problem": ""} | row | {"superglue": superglue.scores(results)}
     except BROKEN as problem:
         reason = str(problem) if isinstance(problem, UserError) else f"results.json does not hold a run ({problem!r})"
         return head | {"problem": str(text.clean(reason))}
@@ -59,7 +61,6 @@ def _entry(run: Path, folder: Path) -> dict[str, Any]:
 
 def _row(seen: View) -> dict[str, Any]:
     raw, best = seen.raw, next((arm for arm in seen.done if arm["key"] == seen.best_key), None)
-    spent = [run["seconds"] or 0.0 for arm in seen.arms for run in arm["runs"]]
     return {
         "created": str(raw.get("created") or "")[:10],
         "model": str(raw["model"].get("name") or ""),
@@ -75,8 +76,14 @@ def _row(seen: View) -> dict[str, Any]:
         "done": len(seen.done),
         "arms": len(seen.arms),
         "seeds": max((len(arm["runs"]) for arm in seen.done), default=0),
-        "seconds": sum(spent),
     }
+
+
+def _seconds(results: Json) -> float:
+    """Of every run once, of learning rates that lost too; results of earlier versions hold those of tested runs."""
+    found = [run for arm in results["arms"] for part in ("trials", "runs") for run in arm.get(part) or ()]
+    spent = {run.get("id") or place: run.get("seconds") for place, run in enumerate(found)}
+    return sum(one for one in spent.values() if isinstance(one, int | float) and math.isfinite(one))
 
 
 def html(found: Sequence[Json], heading: str) -> str:

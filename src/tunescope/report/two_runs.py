@@ -57,7 +57,7 @@ def two_runs(first: Json, second: Json, names: tuple[str, str] = ("A", "B")) -> 
     ]
     short = (str(text.clean(names[0])), str(text.clean(names[1])))
     changed = list(_changed(first, second, shared)) if same_rows else []
-    notes = _notes(views, same_rows, shared)
+    notes = [*_notes(views, same_rows, shared), *_over_some_seeds(arms)]
     return TwoRuns(short, views, list(_facts(views)), arms, (left[0], left[1]), changed, notes)
 
 
@@ -87,7 +87,7 @@ def _tested(run: Json) -> tuple[object, ...] | None:
 def _arm(a: Json, b: Json, metrics: list[str], same_rows: bool, inputs: list[int] | None) -> dict[str, Any]:
     """Scores, and where both had the same test rows the paired difference and the answers that changed.
 
-    Scores of two metrics have no difference.
+    Scores of two metrics have no difference. over: the seeds that the difference is over, where a score has others too.
     """
     metric, scales = metrics[0], [scores.scale(one) for one in metrics]
     runs = stats.by_seed(a["runs"]), stats.by_seed(b["runs"])
@@ -106,6 +106,7 @@ def _arm(a: Json, b: Json, metrics: list[str], same_rows: bool, inputs: list[int
         "span": [text.span(one.get("interval"), scale) for one, scale in zip((a, b), scales, strict=True)],
         "difference": text.score(difference, scales[0], sign=True),
         "gap": text.span([gap.low, gap.high], scales[0], sign=True) if gap else "",
+        "over": seeds if gap and runs[0].keys() != runs[1].keys() else [],
         **(_moves(a, b) if paired and metric == scores.ACCURACY else {"better": None, "worse": None, "other": None}),
     }
 
@@ -197,6 +198,15 @@ def _notes(views: tuple[View, View], same_rows: bool, shared: Sequence[object]) 
         found.append("The models have other weights.")
     found.append("Answers are compared at the first seed of each run; intervals are paired over the seeds of both.")
     return found
+
+
+def _over_some_seeds(arms: Sequence[Json]) -> Iterator[str]:
+    """Of which arms the difference is not that of the two scores beside it."""
+    for arm in arms:
+        if arm["over"]:
+            seeds = f"seed{'s' * (len(arm['over']) > 1)} {', '.join(map(str, arm['over']))}"
+            told = f"the difference is over {seeds} of both runs, and each score over all seeds of its own."
+            yield f"{arm['name']}: {told}"
 
 
 def table(found: TwoRuns) -> Table:

@@ -21,6 +21,17 @@ if TYPE_CHECKING:
 Work = Callable[[list[int]], Any]
 
 
+class NotNumbers(UserError):  # noqa: N818
+    """A model's scores hold NaN; `row` is the line of the first row of which they do."""
+
+    def __init__(self, row: int):
+        super().__init__(
+            f"The model's scores are no numbers (NaN), first on row {row}: its weights may hold some, or its precision "
+            "overflow. Load it in float32."
+        )
+        self.row = row
+
+
 def without_lost(
     model: PreTrainedModel,
     rows: Sequence[Encoded],
@@ -58,8 +69,5 @@ def is_lost(one: Tensor | str | None) -> bool:
     return one is None or (isinstance(one, Tensor) and bool(one.isnan().any()))
 
 
-def refused(row: Encoded) -> UserError:
-    return UserError(
-        f"The model's scores are no numbers (NaN), first on row {row.row}: its weights may hold some, or its precision "
-        "overflow. Load it in float32."
-    )
+def refused(row: Encoded) -> NotNumbers:
+    return NotNumbers(row.row)

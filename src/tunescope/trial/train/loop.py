@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from tunescope.system.machine import precision_on
+from tunescope.tasks.answers.not_numbers import NotNumbers
 from tunescope.trial.train import state as checkpoint
 from tunescope.trial.train.batches import stream
 from tunescope.trial.train.microbatches import OutOfMemory, Parts
@@ -24,10 +25,10 @@ NO_MEMORY = ("can't allocate memory", "out of memory", "ALLOC_FAILED")
 
 
 class Diverged(RuntimeError):  # noqa: N818
-    """The loss or its gradient is no longer a finite number."""
+    """The loss, its gradient or the development scores are no longer finite numbers."""
 
-    def __init__(self, step: int, loss: float):
-        super().__init__(f"loss {loss:g} at step {step}; a smaller learning rate may help")
+    def __init__(self, step: int, loss: float, scores: str = ""):
+        super().__init__(f"loss {loss:g} at step {step}{scores}; a smaller learning rate may help")
         self.step, self.loss = step, loss
 
 
@@ -102,7 +103,7 @@ def train(
     state in `saving.folder` is gone on from, to the same bits (on a CPU).
 
     Raises:
-        Diverged: the loss or the gradient's norm is not finite.
+        Diverged: the loss or the gradient's norm is not finite, or development scores are NaN.
     """
     return _alone(training(problem, settings, seed, saving=saving, report=report, until=until), problem, settings)
 
@@ -184,7 +185,7 @@ def training(
         for name, leaf in parameters.items():
             leaf.copy_(state.best[name])
     if problem.whole is not None:
-        state.best_score = problem.whole()
+        state.best_score = _scored(problem.whole, state.best_step, float(state.curve[-1]["loss"] or 0.0))
     return state
 
 
@@ -238,8 +239,9 @@ def _summed(problem: Problem, rows: list[int], parts: int) -> Work[float]:
 
 
 def _evaluate(problem: Problem, state: State) -> None:
-    score = problem.score()
-    point: Point = {"step": state.step, "loss": state.loss_sum / state.loss_count, "dev": score}
+    loss = state.loss_sum / state.loss_count
+    score = _scored(problem.score, state.step, loss)
+    point: Point = {"step": state.step, "loss": loss, "dev": score}
     state.curve.append(point)
     state.loss_sum, state.loss_count = 0.0, 0
     if state.best_score is None or score > state.best_score:
@@ -247,6 +249,15 @@ def _evaluate(problem: Problem, state: State) -> None:
         state.best = {name: leaf.detach().to("cpu", copy=True) for name, leaf in problem.parameters.items()}
     else:
         state.waited += 1
+
+
+def _scored(score: Callable[[], float], step: int, loss: float) -> float:
+    """The score, of tensors whose loss was a number: where theirs is none, the last updates have made it so."""
+    try:
+        return score()
+    except NotNumbers as found:
+        told = f", and behind it development scores that are no numbers (NaN), first on row {found.row}"
+        raise Diverged(step, loss, told) from found
 
 
 def early_stopping(settings: Settings) -> str:
