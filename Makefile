@@ -9,7 +9,7 @@ STAMP := .venv/.installed
 # guards of the house, and the quick tests of each room.
 LONG := $(addprefix tests/house/,test_benchmarks.py test_docs.py test_examples.py test_plugins.py test_readme.py test_site.py test_wheel.py)  # they start Python again and again
 QUICK := tests/test_contract.py $(filter-out $(LONG),$(wildcard tests/house/test_*.py)) \
-  $(addprefix tests/,system/test_files.py system/test_machine.py methods/test_text_form.py methods/test_deltas.py \
+  $(addprefix tests/,system/test_files.py methods/test_text_form.py methods/test_deltas.py \
   models/test_sites.py models/test_site_probe.py models/test_families.py models/test_positions.py attachment/test_bank_rows.py attachment/test_artifact_folder.py \
   data/test_corpus.py data/test_bleu.py data/test_scores.py report/test_verdict.py report/test_table.py \
   tasks/test_likelihood.py tasks/test_templates.py trial/test_train.py trial/test_open.py search/test_objective.py \
