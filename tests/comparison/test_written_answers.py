@@ -1,5 +1,6 @@
 """A comparison of arms that write: several metrics, outputs kept, and refusals before anything is trained."""
 
+import errno
 import json
 import re
 from dataclasses import replace
@@ -213,6 +214,16 @@ def test_a_fault_of_a_look_is_told_with_its_type_and_the_arms_are_kept(material,
     (arm,) = found.results["arms"]
     assert arm["status"] == "done" and arm["runs"][0]["mechanism"]["content_pattern_shift"] is None
     assert arm["runs"][0]["mechanism"]["reason"] == found.results["inside"]["reason"] == "KeyError: 'encoder.0.self'"
+
+
+def test_a_disk_that_is_full_is_no_fault_of_a_look(material, monkeypatch):
+    def full(*given):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    bench = open_bench(question(material))
+    monkeypatch.setattr("tunescope.probes.mechanism.see", full)
+    with ts.attach(bench.model, ts.LoRA(rank=1)) as tuned, pytest.raises(OSError, match="No space left"):
+        inside_attention.mechanism(bench, bench.encoded("dev", bos=True, room=None), tuned)
 
 
 def test_a_field_that_the_rows_lack_is_named_before_they_are_cut(material):

@@ -128,6 +128,26 @@ def test_rows_longer_than_the_keys_that_a_layer_chooses_are_not_padded_and_short
     torch.testing.assert_close(got, expected, rtol=0, atol=1e-10)
 
 
+@pytest.mark.parametrize("window", [5, 12])
+def test_rows_of_few_words_and_of_many_each_show_what_the_other_does_not(window):
+    """Doge's ties of keys: with a small window rows of few words are read otherwise, with a larger one varied rows."""
+    config = ZOO["doge"]()
+    config.keep_window_size = window
+    network = tiny.build(AutoModelForCausalLM, config)
+    size, token = 16, tiny.VOCAB // 2
+    row = [token + place % 5 for place in range(size * 3 // 4)]
+    if window == 12:
+        row = [token // 2 + place * (place + 3) % token for place in range(size - 1)]
+    pad = size - len(row)
+    ids = torch.tensor([[token] * pad + row, [token] * size])
+    mask = torch.tensor([[0] * pad + [1] * len(row), [1] * size])
+    with torch.no_grad():
+        padded = network(input_ids=ids, attention_mask=mask, position_ids=(mask.cumsum(1) - 1).clamp(0)).logits[0, -1]
+        alone = network(input_ids=ids[:1, pad:]).logits[0, -1]
+    assert (padded - alone).abs().mean() > 1e-2
+    assert not batch_trial.takes_left_padding(network, [size, 2], 4)
+
+
 @pytest.mark.parametrize("name", ["mixtral", "jamba", "bloom", "mamba"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_rounding_is_no_difference(name, dtype):
