@@ -310,6 +310,21 @@ def test_a_hub_name_that_is_not_reached_is_named(tunescope, material, tmp_path, 
     assert "error: model 'nobody/nothing-at-all' cannot be loaded: " in err
 
 
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [
+        (["compare", "--model", "m", "--data", "rows.jsonl"], "MODEL"),
+        (["compare", "m", "--data", "rows.jsonl"], "DATA"),
+        (["check", "--data=rows.jsonl", "--model", "m"], "DATA"),
+    ],
+)
+def test_an_argument_typed_as_an_option_is_said_to_stand_by_itself(tunescope, words, name):
+    code, _, err = tunescope(*words)
+    assert (
+        code == 2 and f"{name} stands by itself, without an option in front. Type: tunescope {words[0]} --help" in err
+    )
+
+
 def test_a_verb_that_is_not_known_gets_the_nearest(tunescope):
     code, _, err = tunescope("compar")
     assert code == 2

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
-from cyclopts import App, CycloptsError, Parameter
+from cyclopts import App, CycloptsError, Parameter, UnknownOptionError
 
 from tunescope import __version__
 from tunescope.cli import artifacts, comparisons, harness, listings, runs, studies
@@ -112,10 +112,20 @@ def _noted(message: Warning | str, category: type[Warning], *place: Any, **more:
 
 
 def _fail(problem: Exception) -> NoReturn:
-    line = " ".join(part.strip() for part in str(problem).splitlines())
+    line = _without_option(problem) or " ".join(part.strip() for part in str(problem).splitlines())
     more = f" Type: tunescope {_verb_typed()}--help" if isinstance(problem, CycloptsError) else ""
     say(f"error: {line}{more}", sys.stderr)
     sys.exit(2)
+
+
+def _without_option(problem: Exception) -> str:
+    """Of a --model where MODEL is an argument: that it stands alone; "" of all else."""
+    if not isinstance(problem, UnknownOptionError):
+        return ""
+    typed = problem.token.keyword or problem.token.value or ""
+    name = typed.partition("=")[0].removeprefix("--").upper()
+    is_argument = any(name in one.names for one in problem.argument_collection)
+    return f"Unknown option: {typed}. {name} stands by itself, without an option in front." if is_argument else ""
 
 
 def _options_of_verb() -> set[str]:
