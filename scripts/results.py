@@ -4,6 +4,7 @@
     python -m scripts.results trec --data DATA --model MINILM
     python -m scripts.results e2e  --data DATA --model STORIES260K     # a 260,032-parameter Llama
     python -m scripts.results sst2-smollm2 --data DATA --model SMOLLM2     # SmolLM2-135M, a Llama of 30 layers
+    python -m scripts.results trec-smollm2 --data DATA --model SMOLLM2     # TREC's six classes at two budgets
     python -m scripts.results sst2-methods --data DATA --model SMOLLM2     # all kinds of method: trec-, ag_news-, rte-
     python -m scripts.results sst2-methods-16 --data DATA --model SMOLLM2  # the same from 16 rows of a label
 
@@ -44,6 +45,7 @@ METHODS = (
     *("noise=prefix:init_from=noise", "prefix", "lora", "adapter", "mam=prefix+adapter:placement=parallel,scale=4.0"),
     *("norms=full:only=*norm*", "full"),
 )
+SIZED = ("zero-shot", "soft:length=24", "prefix", "lora", "adapter")
 DECODER_ARMS = ("zero-shot", "soft", "prefix", "infix", "lora", "adapter", "full")
 TEXTS = ("text", "premise", "hypothesis")  # the fields of a row whose words count
 LABELLED = ("--text-field", "text", "--label-field", "label_name")
@@ -81,10 +83,18 @@ class Corpus:
 
     def methods(self, *more: str) -> Real:
         """Every kind of method at one budget, 100 steps each, products in bfloat16."""
-        asked = ("--label-field", self.label, "--by", "words", "--words", self.words, "--template", self.template)
         schedule = ("--steps", "100", "--batch-size", "8", "--eval-every", "25", "--seeds", "3", "--halving")
-        options = (*asked, *schedule, "--precision", "bfloat16", *more)
+        options = (*self._asked(), *schedule, "--precision", "bfloat16", *more)
         return Real(self.train, self.test, None, options, METHODS, (276_480,), self.longest, 100)
+
+    def at_budgets(self, *budgets: int) -> Real:
+        """The kinds of method that have a size, 60 steps each, in float32."""
+        schedule = ("--steps", "60", "--batch-size", "8", "--eval-every", "20", "--seeds", "3", "--halving")
+        options = (*self._asked(), *schedule)
+        return Real(self.train, self.test, None, options, SIZED, budgets, self.longest, 100)
+
+    def _asked(self) -> tuple[str, ...]:
+        return "--label-field", self.label, "--by", "words", "--words", self.words, "--template", self.template
 
 
 FEW = ("--k-shot", "16")
@@ -166,6 +176,7 @@ REAL = {
         longest=25,
     ),
 }
+REAL["trec-smollm2"] = CORPORA["trec"].at_budgets(57_600, 276_480)
 for name, corpus in CORPORA.items():
     REAL[f"{name}-methods"], REAL[f"{name}-methods-16"] = corpus.methods(), corpus.methods(*FEW)
 

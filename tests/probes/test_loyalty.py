@@ -197,6 +197,8 @@ def test_importance_over_several_demonstrations_is_refused() -> None:
 def test_a_model_that_cannot_compress_is_not_measured(family: str) -> None:
     with pytest.raises(ts.UserError, match="cannot be compressed in an encoder"):
         measured_ways(asked(tiny.make(family)), solved())
+    with pytest.raises(ts.UserError, match="cannot be compressed in an encoder"):
+        importance(tiny.make(family), tiny.tokenizer(), [Prompt(solved(), rows()[0])], CHOICES)
 
 
 def test_loyalty_without_queries_is_refused() -> None:

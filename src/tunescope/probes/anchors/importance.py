@@ -10,6 +10,8 @@ from torch import Tensor
 
 from tunescope.attachment.attention.reach import resting
 from tunescope.errors import UserError
+from tunescope.methods.contexts.anchors import check_causal
+from tunescope.models.anatomy import anatomy
 from tunescope.probes.anchors.prompts import Choices, Prompt, batch, cut
 from tunescope.probes.anchors.saliency import answers, saliency
 
@@ -36,8 +38,10 @@ def importance(
     Args:
         prompts: some queries behind the same demonstrations; others than those that loyalty is measured on.
 
-    Raises UserError for prompts that differ in their demonstrations.
+    Raises UserError for a model that is no decoder, in which nothing is kept, and for prompts that differ in their
+    demonstrations.
     """
+    check_causal(anatomy(model).kind)
     if len({prompt.spans.ids for prompt in prompts}) != 1:
         raise UserError("Importance is of one set of demonstrations: give prompts that share it, one at least.")
     length = len(prompts[0].spans.ids)
