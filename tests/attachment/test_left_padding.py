@@ -92,3 +92,36 @@ def test_a_head_reads_the_first_token_of_a_left_padded_row_behind_a_soft_prompt(
             close(network(**given).logits, torch.cat(alone))
         with ts.attach(network, ts.Bank({"a": artifacts})):
             close(network(**given, rows=["a", "a"]).logits, torch.cat(alone))
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("arm", ["infix:length=3", "text:text=w5 w6 w7 w8+reweight:anchors=1,2/3"])
+@pytest.mark.parametrize("family", ["gpt2", "llama"])
+def test_what_acts_from_the_last_token_of_an_input_does_so_in_a_row_padded_on_the_right(family: str, arm: str) -> None:
+    """Without output_start: each row's own last token is that of its input, and not the last column."""
+    with tiny.Float64():
+        network, given = model(family), padded("right")
+        artifacts, of_text = tiny.away(network, arm), padded("right")["attention_mask"].sum(1)
+        with ts.attach(network, *artifacts):
+            alone = [network(ids).logits[0] for ids in rows_of(given)]
+            together = network(**given).logits
+        for row, one in enumerate(alone):
+            close(together[row, : of_text[row]], one)
+        if arm.startswith("infix"):  # a bank holds no reweight
+            with ts.attach(network, ts.Bank({"a": artifacts})):
+                in_bank = network(**given, rows=["a", "a"]).logits
+            close(in_bank[given["attention_mask"].bool()], together[given["attention_mask"].bool()])
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("arm", ["head:n_labels=2,pooler=true", "soft:length=3+head:n_labels=2,pooler=true"])
+def test_a_pooler_is_refused_a_row_that_is_padded_on_the_left(arm: str) -> None:
+    """It reads the first column, whatever stands there: padding, in transformers as here."""
+    with tiny.Float64():
+        network = encoder("bert")
+        left, right = padded("left"), padded("right")
+        with ts.attach(network, *tiny.away(network, arm)):
+            alone = [network(ids).logits for ids in rows_of(right)]
+            close(network(**right).logits, torch.cat(alone))
+            with pytest.raises(ts.UserError, match="The pooler of BertModel reads the first column, which is padding"):
+                network(**left)

@@ -24,7 +24,15 @@ from tunescope.attachment.site_hooks import are_tuned, computed_in
 from tunescope.errors import UserError
 from tunescope.methods.artifact import Artifact, AttentionDelta, Context, Params, TokenContext
 from tunescope.models.anatomy import anatomy, argument_names
-from tunescope.models.positions import check_chunk, check_rescaled, counted_by_mask, seen_by, shifted, text_of
+from tunescope.models.positions import (
+    check_chunk,
+    check_rescaled,
+    counted_by_mask,
+    seen_by,
+    shifted,
+    text_of,
+    told_mask,
+)
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -164,10 +172,13 @@ def _text_told(model: PreTrainedModel, given: Mapping[str, Any]) -> Told | None:
     text = text_of(given)
     if text is None:
         return None
-    start, positions = given.get("output_start"), given.get("position_ids")
+    start, positions, seen = given.get("output_start"), given.get("position_ids"), seen_by(given)
     start = told_start(model) if start is None else start
+    mask = told_mask(given, text.shape[1])
+    if start is None and not seen and mask is not None and mask.dim() == 2:
+        start = (mask.long() * torch.arange(1, mask.shape[1] + 1, device=mask.device)).argmax(1)  # the last real token
     positions = None if positions is None or positions.dim() != 2 else positions
-    return Told(text.shape[1], seen_by(given), start, positions)
+    return Told(text.shape[1], seen, start, positions)
 
 
 def check_output_start(model: PreTrainedModel, given: Mapping[str, Any], *, trains: bool) -> None:

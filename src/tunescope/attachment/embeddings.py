@@ -69,8 +69,9 @@ class _Front:
         module.__dict__.pop(TEXT_MASK, None)
         self.length, self.columns, self.order, self.at = 0, 0, None, None
         if found is not None:
-            if (mask := _by_column(given.get("attention_mask"))) is not None:
-                given["attention_mask"] = module.__dict__[TEXT_MASK] = mask
+            mask = module.__dict__[TEXT_MASK] = _by_column(given.get("attention_mask"))
+            if mask is not None:
+                given["attention_mask"] = mask
             self.length = found[0].shape[1]
             given, self.order = _joined(given, *found, self.model, takes=self.names)
             self.columns = given["inputs_embeds"].shape[1]
@@ -180,6 +181,8 @@ def _joined(
     (batch, n_tokens), n_rows = text.shape[:2], rows.shape[1]
     check_room(model, n_tokens, n_rows)
     mask = given.get("attention_mask")
+    if mask is not None and mask.shape[1] != n_tokens:
+        raise UserError(f"The attention_mask has {mask.shape[1]} columns, and the text {n_tokens}: give one a token.")
     if mask is not None:
         mask = mask.expand(batch, -1)
     elif filled is not None:

@@ -11,8 +11,10 @@ import torch
 from torch import Tensor, nn
 
 from tunescope.attachment.site_hooks import TEXT_MASK, Acting, as_computed, refuse_tuple
+from tunescope.errors import UserError
 from tunescope.methods.artifact import Params
 from tunescope.models.anatomy import argument_names
+from tunescope.models.positions import seen_by
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -33,11 +35,11 @@ def pooled(model: PreTrainedModel, spec: Acting, tensors: Params) -> Iterator[No
     def add(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> Any:
         refuse_tuple(output)
         given = dict(zip(names, args, strict=False)) | kwargs
-        x = (
-            output.pooler_output
-            if spec.reads == "pooler"
-            else _read(spec.reads, module, given, output.last_hidden_state)
-        )
+        if spec.reads == "pooler":
+            _check_first_column(module, given)
+            x = output.pooler_output
+        else:
+            x = _read(spec.reads, module, given, output.last_hidden_state)
         output["logits"] = logits = spec.apply(as_computed(tensors, x), x, x)
         if made is not None:
             made.put(logits)
@@ -74,9 +76,22 @@ def _read(reads: str, base: nn.Module, given: dict[str, Any], states: Tensor) ->
     if mask is None:
         real = torch.ones_like(states[..., 0], dtype=torch.long)
     else:
-        real = mask[:, -states.shape[1] :].to(states.device, torch.long)  # a context's ones stand in front
+        n = states.shape[1]
+        real = mask[:, : seen_by(given) + n][:, -n:].to(states.device, torch.long)  # what lies in the cache is in front
     where = (at * real if reads == LAST else real).argmax(1)
     return states[torch.arange(len(states), device=states.device), where]
+
+
+def _check_first_column(base: nn.Module, given: dict[str, Any]) -> None:
+    """UserError for rows padded on the left, of which a pooler reads padding: it takes the first column as it is."""
+    mask = base.__dict__.get(TEXT_MASK, given.get("attention_mask"))
+    if mask is None or mask.dim() != 2 or torch.compiler.is_compiling():
+        return
+    if not bool(mask[:, 0].all()):
+        raise UserError(
+            f"The pooler of {type(base).__name__} reads the first column, which is padding in a row here. Pad on the "
+            "right (tokenizer.padding_side = 'right'), or take Head(pooler=False), which reads the first real token."
+        )
 
 
 class _Made:

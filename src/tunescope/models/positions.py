@@ -100,7 +100,7 @@ def recounted(given: dict[str, Any], mask: Tensor) -> dict[str, Any]:
         return given
     if mask.dim() != 2 or mask.shape[1] < text.shape[1]:
         return given
-    first = positions[:, :1] - seen
+    first, mask = positions[:, :1] - seen, mask[:, : seen + text.shape[1]]
     counts_columns = (positions.diff(dim=-1) == 1).all() & (first >= 0)  # not read: a device would be waited for
     by_mask = text_positions(mask, seen, text.shape[1], mask.device).to(positions.device) + first
     return {**given, "position_ids": torch.where(counts_columns, by_mask, positions)}
@@ -109,12 +109,15 @@ def recounted(given: dict[str, Any], mask: Tensor) -> dict[str, Any]:
 def told_mask(given: Mapping[str, Any], n_columns: int) -> Tensor | None:
     """The mask of a call, (batch, n_columns) where it says which tokens are real.
 
+    One of a static cache's whole length has columns that are still to come: transformers reads none of these.
     A model of text and pictures hands its decoder masks that are made, one a type of layer: the last query of the whole
     one sees what is real.
     """
     mask = given.get("attention_mask")
+    if isinstance(mask, Tensor):
+        return mask[:, :n_columns] if mask.dim() == 2 else mask
     if not isinstance(mask, Mapping):
-        return mask if isinstance(mask, Tensor) else None
+        return None
     whole = mask.get("full_attention")
     if whole is None:
         return None

@@ -30,10 +30,11 @@ class Infix(KVContext):
     """`length` keys and values for every layer of a decoder, seen only by what follows the input.
 
     They are seen by the input's last token, which predicts the first token of the output, and by all after it. Pass
-    output_start=(batch,), the index of that token in each padded row, to every call of the model; without it, the whole
-    text of the first call is input, and that of calls with its cache output. Training without it is refused: the loss
-    over a text leaves out the last token's logit, and no other token sees the infix. `generate` tells it by itself. The
-    text keeps its positions. Initialised with noise at the scale of the model's own keys and values, or by a network.
+    output_start=(batch,), the index of that token in each padded row, to every call of the model; without it, the text
+    of the first call is input, each row's to its last real token, and that of calls with its cache output. Training
+    without it is refused: the loss over a text leaves out the last token's logit, and no other token sees the infix.
+    `generate` tells it by itself. The text keeps its positions. Initialised with noise at the scale of the model's own
+    keys and values, or by a network.
 
     mlp: width of the network that makes them while training, as of `Prefix`; folded away for inference.
 

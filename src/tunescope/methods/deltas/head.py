@@ -23,7 +23,8 @@ class Head(SiteDelta):
     Attached, it adds `.logits` to what the model gives, which is otherwise unchanged.
     n_labels: how many; 1 is a score. sites: "pooled", the one place where a head stands.
     pooler: what the model's own pooler makes of the first token is read instead of its state, as BERT's classes do. It
-    is not tuned, and the base's fingerprint does not tell it from another.
+    is not tuned, and the base's fingerprint does not tell it from another. It reads the first column: rows padded on
+    the left are refused.
     token: "first"; "last", as decoders' classes do, the last one whose id is not the config's pad_token_id, or,
     where that is None, that the mask has; or "every", which gives logits (batch, length, n_labels). A decoder's first
     token knows nothing of the text, so it takes the others alone.
