@@ -538,7 +538,11 @@ def test_some_lines_of_a_table_are_named_and_a_name_of_none_is_refused(tmp_path)
     assert [line["label"] for line in find("unified-main").settings(ask)["lines"]] == [
         "LoRA, feed-forward, s = 4",
         "MAM: prefix of 30 and parallel adapter",
+        "MAM: prefix of 30 and parallel adapter, begun as tokens",
     ]
+    arms = [line["arm"] for line in find("unified-main").settings(replace(ask, lines=("prefix of", "MAM")))["lines"]]
+    noise, tokens = arms[:2], arms[2:]
+    assert tokens == [arm.replace("length=30", "length=30,init_from=tokens") for arm in noise] != noise
     assert command(ask).endswith("--lines mam 'LoRA, feed'") and str(default_folder(ask)).endswith("mam-LoRA--feed")
     with pytest.raises(UserError, match=r"--lines: none has 'IA3' in its name\. They are: full tuning; BitFit"):
         find("unified-main").settings(replace(ask, lines=("IA3",)))

@@ -1,10 +1,11 @@
 """The mix-and-match adapter against what it is made of, and the rest of the field.
 
 As published, every method has the size that the paper gave it; under the tuned protocol all have MAM's share of the
-parameters, so that they are compared at one size. An encoder's MAM is that of the paper's GLUE, and so is the share of
-its rivals.
+parameters, so that they are compared at one size, and on a decoder each mix is there twice: its prefix begun as noise,
+and as tokens. An encoder's MAM is that of the paper's GLUE, and so is the share of its rivals.
 """
 
+from dataclasses import replace
 from typing import NamedTuple
 
 from tunescope.reproduce import corpus_line, corpus_table, published
@@ -39,6 +40,8 @@ def settings(ask: Ask) -> Settings:
     writes = made["kind"] != "encoder"
     lines = _fixed(ask, writes) + _sized(form, made, is_typed=ask.protocol == "paper" and writes)
     lines.append(_mam(form, is_typed=ask.protocol == "paper"))
+    if ask.protocol == "tuned" and not ask.quick and made["kind"] == "decoder":
+        lines += [_of_tokens(line, form) for line in lines if line.label.startswith(("MAM", "prefix of"))]
     return made | {"lines": corpus_table.kept(ask, lines, made["course"]["network"])}
 
 
@@ -92,6 +95,14 @@ def _mam(form: Form, *, is_typed: bool) -> Line:
         f"{arm},bottleneck={form.bottleneck}" if is_typed else arm,
         None if is_typed else form.share,
         paper=published.unified("45.06/21.90/36.87", "37.5"),
+    )
+
+
+def _of_tokens(line: Line, form: Form) -> Line:
+    """A mix whose prefix begins as tokens: the paper's is made by a network, which begins it better than noise does."""
+    front = f"prefix:length={form.length}"
+    return replace(
+        line, label=f"{line.label}, begun as tokens", arm=line.arm.replace(front, f"{front},init_from=tokens"), paper={}
     )
 
 
