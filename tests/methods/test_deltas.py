@@ -351,7 +351,10 @@ def test_a_weight_change_is_the_map_that_the_delta_adds(method: Any) -> None:
         ),
         (ts.Adapter(sites=("ffn.out",), source="stream"), "has no residual connection of its own to read: use whole"),
         (ts.Adapter(placement="paralel"), r"Adapter\(placement='paralel'\): input should be 'sequential', "),  # type: ignore[arg-type]
-        (ts.LoRA(sites="attn.q"), r"LoRA\(sites='attn.q'\): input should be a valid tuple"),  # type: ignore[arg-type]
+        (ts.LoRA(sites="attn.q"), r"LoRA\(sites='attn.q'\): sites is a tuple, of one too: type sites=\('attn.q',\)\.$"),  # type: ignore[arg-type]
+        (ts.Adapter(sites="attn,ffn"), r"of one too: type sites=\('attn', 'ffn'\)"),  # type: ignore[arg-type]
+        (ts.Full(rows=3), r"Full\(rows=3\): rows is a tuple, of one too: type rows=\(3,\)"),  # type: ignore[arg-type]
+        (ts.LoRA(sites=3), r"LoRA\(sites=3\): input should be a valid string"),  # type: ignore[arg-type]
         (ts.Head(n_labels=0), "a head gives at least one number, and tells two apart"),
         (ts.Prefix(length=0), r"Prefix\(length=0\): a prefix has at least one position"),
         (ts.Soft(length=0), r"Soft\(length=0\): a soft prompt has at least one token"),

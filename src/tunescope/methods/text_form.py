@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields
 from functools import cache
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, TypeVar, get_origin, get_type_hints
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
@@ -164,6 +164,10 @@ def check_fields(spec: Spec) -> None:
     for field in fields(spec):  # type: ignore[arg-type]
         given = getattr(spec, field.name)
         asked = f"{type(spec).__name__}({field.name}={given!r})"
+        if get_origin(hints[field.name]) is tuple and isinstance(given, str | int):
+            several = given.split(",") if isinstance(given, str) else [given]
+            typed = f"{field.name}={_valid(hints[field.name], tuple(several), asked)!r}"
+            raise UserError(f"{asked}: {field.name} is a tuple, of one too: type {typed}.")
         _valid(hints[field.name], given, asked, strict=not isinstance(given, list))
 
 

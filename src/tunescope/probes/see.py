@@ -48,8 +48,8 @@ def see(
         batch: the model's inputs, as keywords; None runs nothing.
         tokenizer: names the tokens; without one they have their numbers.
 
-    Raises UserError for a family whose attention is not reached, for artifacts that do not fit the model, and for
-    left-padded rows of an encoder with a context among its tokens.
+    Raises UserError for a family whose attention is not reached, for artifacts that do not fit the model, for a mask
+    that is not (batch, text), and for left-padded rows of an encoder with a context among its tokens.
     """
     check_in_one_piece(model)
     reached(model)
@@ -71,6 +71,7 @@ def see(
 
 def _runs(model: PreTrainedModel, tuned: Attached | None, batch: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of Seen that take running the model."""
+    real = _real(model, batch)
     used = tuned.positions if tuned is not None else 0
     joined = 0 if anatomy(model).kind == "decoder" or tuned is None else tuned.tokens
     if joined:
@@ -86,7 +87,6 @@ def _runs(model: PreTrainedModel, tuned: Attached | None, batch: Mapping[str, An
     if joined and calls:
         calls = _text_behind_context(calls, record_calls(model, batch), joined)
     held = replay(model, calls, *NAMES) if calls else {}
-    real = _real(model, batch)
     return {
         "along": _layers(along, joined, real),
         "bare": _layers(bare, 0, real),
@@ -173,11 +173,25 @@ def _shapes(given: tuple[object, ...]) -> list[torch.Size]:
 
 
 def _real(model: PreTrainedModel, batch: Mapping[str, Any]) -> dict[str, Tensor | None]:
-    """Stack -> mask of its real tokens (batch, text), None where all are."""
-    mask = batch.get("attention_mask")
-    if anatomy(model).kind != "encoder-decoder":
-        return {anatomy(model).kind: mask}
-    return {"encoder": mask, "decoder": batch.get("decoder_attention_mask")}
+    """Stack -> mask of its real tokens (batch, text), None where all are. UserError for a mask of another shape."""
+    found: dict[str, Tensor | None] = {}
+    for stack, prefix in _prefixes(model).items():
+        mask = found[stack] = batch.get(f"{prefix}attention_mask")
+        given = [batch.get(f"{prefix}{name}") for name in ("input_ids", "inputs_embeds")]
+        text = next((one.shape[:2] for one in given if one is not None), None)  # None: the model makes it of others
+        if mask is not None and not (isinstance(mask, Tensor) and mask.dim() == 2 and text in (None, mask.shape)):
+            shape = tuple(mask.shape) if isinstance(mask, Tensor) else f"a {type(mask).__name__}"
+            raise UserError(
+                f"A probe looks at what is no padding, and {prefix}attention_mask is {shape}, which does not say what "
+                f"is: give one of shape {'(batch, text)' if text is None else tuple(text)}, 1 at text and 0 at padding."
+            )
+    return found
+
+
+def _prefixes(model: PreTrainedModel) -> dict[str, str]:
+    """Stack -> what the names of its inputs begin with."""
+    kind = anatomy(model).kind
+    return {"encoder": "", "decoder": "decoder_"} if kind == "encoder-decoder" else {kind: ""}
 
 
 def _layers(kept: Tensors, joined: int, real: Mapping[str, Tensor | None]) -> dict[str, Layer]:
@@ -216,11 +230,8 @@ def _tokens(
 ) -> dict[str, list[list[str]]]:
     """Stack -> the tokens of each row; of embeddings, their places."""
     words = {} if tokenizer is None else vocabulary(tokenizer)
-    names = {"encoder": "", "decoder": "decoder_"}
-    if anatomy(model).kind != "encoder-decoder":
-        names = {anatomy(model).kind: ""}
     found = {}
-    for stack, name in names.items():
+    for stack, name in _prefixes(model).items():
         if (ids := batch.get(f"{name}input_ids")) is not None:
             found[stack] = [[words.get(token, f"token {token}") for token in row] for row in ids.tolist()]
         elif (rows := batch.get(f"{name}inputs_embeds")) is not None:

@@ -39,7 +39,7 @@ class Reweight(AttentionDelta):
     anchors: `compare` fills them in from the demonstrations drawn; in Python they are
         `tunescope.tasks.prompts.spans.spans(tokenizer, demonstrations).anchors`.
 
-    Tensors, for every attention module, such as decoder.0.self: "decoder.0.self:beta" (heads, label words).
+    Tensors, for every attention module, such as decoder.0.self: "decoder.0.self.beta" (heads, label words).
 
     Raises UserError, once it meets a model, for no anchors, and for what are not positions, each once.
 
