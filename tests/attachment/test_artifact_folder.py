@@ -261,6 +261,32 @@ def test_another_base_is_told_as_such_whatever_its_head(tmp_path: Path) -> None:
             asked()
 
 
+@pytest.mark.parametrize("arm", ["lora:rank=2", "bias", "full:only=transformer.h.0.attn.c_attn.weight"])
+def test_what_was_merged_acts_once_also_where_it_was_never_saved(arm: str, tmp_path: Path) -> None:
+    model, given = tiny.make("gpt2"), tiny.batch(tiny.make("gpt2"))
+    untouched, copied = copy.deepcopy(model), copy.deepcopy(model)
+    artifacts = tiny.away(model, arm, 0)
+    with ts.attach(model, *artifacts), torch.no_grad():
+        expected = model(**given).logits
+    assert [one.base for one in artifacts] == [None]
+
+    convert.export(tmp_path / "merged", artifacts, to="merged", model=model, tokenizer=tiny.tokenizer())
+    assert [one.base for one in artifacts] == [None]  # a copy was written, and they act on this model as before
+    ts.merge(copied, *artifacts)
+    ts.merge(model, *artifacts)
+    torch.testing.assert_close(model(**given).logits, expected, rtol=0, atol=1e-10)
+    for again in (
+        lambda: ts.attach(model, *artifacts),
+        lambda: ts.merge(model, *artifacts),
+        lambda: ts.attach(copied, *artifacts),
+        lambda: convert.export(tmp_path / "twice", artifacts, to="merged", model=model, tokenizer=tiny.tokenizer()),
+    ):
+        with pytest.raises(ts.UserError, match="was made for another base model"):
+            again()
+    with ts.attach(untouched, *artifacts), torch.no_grad():
+        torch.testing.assert_close(untouched(**given).logits, expected, rtol=0, atol=1e-10)
+
+
 def test_a_pooler_that_was_drawn_anew_is_another_head_and_no_other_base(tmp_path: Path) -> None:
     model = tiny.build(tf.AutoModelForSequenceClassification, tiny.configs()["bert"])
     ts.save(tmp_path / "saved", initialised(model, [ts.LoRA(rank=2)], None, 0), model=model)

@@ -60,16 +60,16 @@ def test_tied_weights_stay_tied_and_untied_ones_apart(family: str, tied: bool, t
 
 
 def test_a_changed_token_that_came_out_wrong_is_seen_whichever_it_is(tmp_path: Path, monkeypatch: Any) -> None:
-    model, whole = tools.loaded("llama", tmp_path / "base", tie_word_embeddings=False), merged.merge
+    model, whole = tools.loaded("llama", tmp_path / "base", tie_word_embeddings=False), merged.merged_copy
     for token in range(0, model.config.vocab_size, 7):
 
-        def wrongly(model: Any, *artifacts: Any, row: int = token) -> Any:
-            made = whole(model, *artifacts)
+        def wrongly(model: Any, artifacts: Any, row: int = token) -> Any:
+            made = whole(model, artifacts)
             with torch.no_grad():
                 made.get_input_embeddings().weight[row] += 1
             return made
 
-        monkeypatch.setattr(merged, "merge", wrongly)
+        monkeypatch.setattr(merged, "merged_copy", wrongly)
         given = tools.moved(model, ts.Full(only=("embed_tokens.weight",), rows=(token,)))
         with pytest.raises(ts.UserError, match="differs from the attached model"):
             convert.export(tmp_path / "out", given, to="merged", model=model)

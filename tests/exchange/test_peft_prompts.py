@@ -266,6 +266,25 @@ def test_soft_prompts_are_written_in_their_order(family: str, tmp_path: Path) ->
     assert_same(model, artifacts, peftly.loaded(model, tmp_path / "out"))
 
 
+@pytest.mark.parametrize("family", ["gpt2", "llama"])
+def test_what_peft_makes_of_padding_on_the_left_is_told_of_a_soft_prompt(family: str, tmp_path: Path) -> None:
+    """transformers' generate is the judge: a row alone, without padding, has one continuation in peft and here."""
+    model, more = tiny.make(family), {"max_new_tokens": 8, "do_sample": False, "pad_token_id": 0, "eos_token_id": None}
+    given = tiny.batch(model, "left")
+    short = {"input_ids": given["input_ids"][1:][:, given["attention_mask"][1].bool()]}
+    for spec in (ts.Soft(length=3), ts.Prefix(length=3, positions="after")):
+        artifacts, folder = drawn(model, spec), tmp_path / type(spec).__name__
+        notes = convert.export(folder, artifacts, to="peft", model=model).notes
+        with ts.attach(model, *artifacts):
+            ours = model.generate(**given, **more)[1, -8:]
+        with peftly.quiet():  # peft says that it leaves positions out
+            theirs = peft.PeftModel.from_pretrained(tiny.make(family), folder).eval().double()
+            alone, padded = theirs.generate(**short, **more)[0, -8:], theirs.generate(**given, **more)[1, -8:]
+        assert torch.equal(ours, alone)
+        assert torch.equal(padded, alone) is (prompts_out.LEFT not in notes)
+        assert (prompts_out.LEFT in notes) is isinstance(spec, ts.Soft)
+
+
 def test_a_lowered_soft_prompt_is_written_as_the_prefix_that_it_is(tmp_path: Path) -> None:
     model = tiny.make("llama")
     (soft,) = drawn(model, ts.Soft(length=3))

@@ -130,6 +130,34 @@ def test_a_row_of_which_no_probabilities_are_known_is_shown_without():
     assert {arm["share"] for group in shown["answers"] for arm in group["arms"]} == {""}
 
 
+@pytest.mark.parametrize(
+    "odd",
+    ["neg\x1b[32m", "zero\u200bwidth", "so\xadft", "\u202eright", "long " * 500, "two\nlines", "\\x1b as typed"],
+    ids=range(7),
+)
+def test_a_label_that_is_shown_otherwise_than_it_is_written_keeps_its_probabilities(odd):
+    plain, results = labelled(), json.loads(json.dumps(labelled()).replace('"negative"', json.dumps(odd)))
+    assert results["task"]["labels"][0] == odd
+    shown, same = found(results)["rows"]["rows"], found(plain)["rows"]["rows"]
+    for key in ("shares", "place", "right", "answered"):
+        assert [one[key] for one in shown] == [one[key] for one in same]
+    assert shown[0]["shares"].split() == ["0.75"] * len(results["examples"]["arms"])
+    titles = [arm["all"] for row in shown for group in row["answers"] for arm in group["arms"]]
+    assert all("0.750" in one and "0.250" in one for one in titles)
+    assert not re.search("[\x00-\x09\x0b-\x1f\xad\u200b\u202e]", report.html(results))
+
+
+def test_two_labels_that_are_shown_alike_are_still_two():
+    results = json.loads(json.dumps(labelled()).replace('"negative"', '"a\\u001b"').replace('"positive"', '"a\\\\x1b"'))
+    assert results["task"]["labels"] == ["a\x1b", "a\\x1b"]
+    shown, same = found(results)["rows"]["rows"], found(labelled())["rows"]["rows"]
+    for key in ("shares", "place", "right", "answered"):
+        assert [one[key] for one in shown] == [one[key] for one in same]
+    assert {arm["all"] for row in shown for group in row["answers"] for arm in group["arms"]} == {
+        "a\\x1b 0.750, a\\x1b 0.250"
+    }
+
+
 @pytest.mark.parametrize("poison", HOSTILE, ids=range(len(HOSTILE)))
 def test_labels_and_rows_are_text_and_never_html(poison):
     results = poisoned(labelled(), poison)

@@ -78,6 +78,15 @@ def test_the_rows_that_changed_are_shown_with_what_was_said_before_and_after():
     assert "10 of 10 rows that both results hold and some arm answers differently." in text
 
 
+def test_answers_that_are_shown_alike_and_are_not_the_same_have_changed():
+    a, b = labelled(), labelled()
+    place = a["examples"]["arms"].index("lora-2")
+    a["examples"]["rows"][0]["outputs"][place], b["examples"]["rows"][0]["outputs"][place] = "a\x1b", "a\\x1b"
+    (row,) = two_runs.two_runs(a, b, ("old", "new")).changed
+    (arm,) = row["arms"]
+    assert (arm["before"], arm["after"], row["input"]) == ("a\\x1b", "a\\x1b", "review 0 of /usr/bin")
+
+
 def test_rows_of_one_input_are_one_draw_between_two_runs_too():
     a, b = labelled(), other()
     rows = len(a["arms"][0]["runs"][0]["stats"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,7 @@ from tunescope.attachment.site_hooks import SiteUse
 from tunescope.attachment.weights import added, named_parameters
 from tunescope.errors import UserError
 from tunescope.methods.artifact import Artifact, PatchDelta, SiteDelta, Spec
+from tunescope.models.fingerprint import fingerprint
 from tunescope.models.quantised import is_quantised
 from tunescope.models.sites import is_transposed
 
@@ -26,11 +28,29 @@ if TYPE_CHECKING:
 def merge(model: PreTrainedModel, *artifacts: Artifact) -> Any:
     """The model with the deltas added to its weights, for good: the same outputs, no extra work. Returns the model.
 
-    model: it is changed in place. artifacts: deltas of weights and biases, all added.
+    model: it is changed in place. artifacts: deltas of weights and biases, all added. They belong to the weights as
+    they were: the model that holds them now refuses them, for they would act twice.
 
     Raises UserError, before anything is changed, for what is no change of weights: contexts, adapters, and a change of
     a whole block, whose input and output no one weight connects.
     """
+    uses = _uses(model, artifacts)
+    if not any(parameter.is_meta for parameter in model.parameters()):
+        for artifact in artifacts:
+            artifact.base = artifact.base or fingerprint(model)
+    _write(model, artifacts, uses)
+    return model
+
+
+def merged_copy(model: PreTrainedModel, artifacts: Sequence[Artifact]) -> Any:
+    """As `merge`, in a copy: the model and the artifacts stay as they are."""
+    made = copy.deepcopy(model)
+    _write(made, artifacts, _uses(made, artifacts))
+    return made
+
+
+def _uses(model: PreTrainedModel, artifacts: Sequence[Artifact]) -> list[SiteUse[SiteDelta]]:
+    """Every delta at every one of its sites; UserError for what cannot be merged into this model."""
     if attached_to(model) is not None:
         raise UserError("This model has artifacts attached: detach() first, or they act on top of what is merged.")
     check_in_one_piece(model, "merge() changes them")
@@ -41,6 +61,10 @@ def merge(model: PreTrainedModel, *artifacts: Artifact) -> Any:
     check_head(model, artifacts)
     uses = site_uses(model, artifacts)
     _check(model, uses)
+    return uses
+
+
+def _write(model: PreTrainedModel, artifacts: Sequence[Artifact], uses: Sequence[SiteUse[SiteDelta]]) -> None:
     places = named_parameters(model)
     with torch.no_grad():
         for artifact in artifacts:  # first, for attached they stand in the map whose rows a delta may scale
@@ -52,7 +76,6 @@ def merge(model: PreTrainedModel, *artifacts: Artifact) -> Any:
                     parameter.copy_(added(artifact.spec, parameter, change))
         for use in uses:
             _add(use)
-    return model
 
 
 def _check(model: PreTrainedModel, uses: Sequence[SiteUse[SiteDelta]]) -> None:

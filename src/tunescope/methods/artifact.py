@@ -257,7 +257,7 @@ class Artifact:
     spec: the method and its hyper-parameters. tensors: name -> tensor; which there are, and their shapes, says the
     method's own docstring.
     tokenizer: hash of the tokenizer it was made with; None where that is not known.
-    base: fingerprint of the weights it was made for; None until it is saved.
+    base: fingerprint of the weights it was made for; None until it is saved, or merged into them.
     in_force: for lowered keys and values, the fingerprint of all that was attached when they were made.
     places: of a delta's sites, where they lay in the model that it was saved with; None until it is saved.
     head: hash of the model's own head that it was saved on and does not hold; None where there was none.

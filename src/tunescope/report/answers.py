@@ -22,19 +22,19 @@ def answers(results: Json, arms: Sequence[Json], best: str | None) -> Json | Non
     arms: as `view` has them. best: the key of the arm that others are held against.
     """
     task = results.get("task") or {}
-    labels = [str(label) for label in text.said(task.get("labels") or [])]
+    labels = [str(label) for label in task.get("labels") or []]
     by_name = {str(one.get("name")): _answered(one) for one in results["arms"]}
     known = [(arm, by_name[arm["key"]]) for arm in arms if arm["done"] and by_name.get(arm["key"])]
     if task.get("metric", ACCURACY) != ACCURACY or not labels or not known:
         return None
     against = next(((arm, own) for arm, own in known if arm["key"] == best), known[0])
     return {
-        "labels": labels,
-        "grids": [_confusion(arm, own, labels) for arm, own in known[:DRAWN]],
+        "labels": text.said(labels),
+        "grids": [_confusion(arm, own, text.said(labels)) for arm, own in known[:DRAWN]],
         "left_out": f"Drawn are the {DRAWN} best of {len(known)} arms." if len(known) > DRAWN else "",
         "against": against[0]["name"],
         "beside": [_beside(arm, own, against[1]) for arm, own in known if arm is not against[0]],
-        "rows": _rows(text.examples(results.get("examples")), {arm["name"]: arm["group"] for arm in arms}, labels),
+        "rows": _rows(results.get("examples"), {arm["name"]: arm["group"] for arm in arms}, labels),
     }
 
 
@@ -89,10 +89,13 @@ def _beside(arm: Json, runs: list[list[tuple[int, int]]], best: list[list[tuple[
 
 
 def _rows(examples: Json | None, groups: Mapping[str, str], labels: list[str]) -> Json | None:
-    """The rows that the results hold; None where they hold none, as those of an earlier version."""
+    """The rows that the results hold; None where they hold none, as those of an earlier version.
+
+    examples and labels are as results.json has them: two labels may be shown by the same text and are still two.
+    """
     if not examples or "apart" not in examples or not examples.get("rows"):
         return None
-    names = [text.short(str(name), 80) for name in examples["arms"]]
+    names = [text.short(str(text.clean(name)), 80) for name in examples["arms"]]
     keyed = [(name, groups.get(name, "none")) for name in names]
     shown, whole = len(examples["rows"]), int(examples.get("of") or 0)
     part = f"All {whole:,} test rows"
@@ -112,15 +115,15 @@ def _row(one: Json, arms: Sequence[tuple[str, str]], labels: list[str]) -> Json:
     order = sorted(dict.fromkeys(given), key=lambda answer: (answer != label, -given.count(answer)))
     return {
         "row": one.get("row"),
-        "input": one.get("input") or "",
-        "label": label,
+        "input": text.said(one.get("input") or ""),
+        "label": text.said(label),
         "place": labels.index(label) if label in labels else -1,
         "right": " ".join(str(int(answer == label)) for answer in given),
         "answered": " ".join(str(order.index(answer)) for answer in given),
         "shares": " ".join(f"{share:g}" for share in shares),
         "answers": [
             {
-                "label": answer,
+                "label": text.said(answer),
                 "is_right": answer == label,
                 "arms": [
                     {
@@ -139,4 +142,4 @@ def _row(one: Json, arms: Sequence[tuple[str, str]], labels: list[str]) -> Json:
 
 
 def _shares_in_words(shares: Mapping[str, float] | None) -> str:
-    return ", ".join(f"{label} {share:.3f}" for label, share in (shares or {}).items())
+    return ", ".join(f"{text.said(label)} {share:.3f}" for label, share in (shares or {}).items())

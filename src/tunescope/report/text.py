@@ -44,7 +44,7 @@ def said(value: Any) -> Any:
     if isinstance(value, str):
         return _harmless(value, JOINERS)
     if isinstance(value, dict):
-        return {key: said(one) for key, one in value.items()}
+        return {said(str(key)): said(one) for key, one in value.items()}
     return [said(one) for one in value] if isinstance(value, (list, tuple)) else value
 
 

@@ -147,10 +147,10 @@ def _in_words(value: object) -> str:
 
 def _changed(first: Json, second: Json, shared: Sequence[tuple[Json, Json]]) -> Iterator[dict[str, Any]]:
     """Rows that both results hold and that some arm answers differently now."""
-    held = [text.examples(run.get("examples")) for run in (first, second)]
+    held = [run.get("examples") or {} for run in (first, second)]
     if not all(held):
         return
-    places = [{name: at for at, name in enumerate(one["arms"])} for one in held]
+    places = [{name: at for at, name in enumerate(text.clean(one["arms"]))} for one in held]
     now = {_key(row): row for row in held[1]["rows"]}
     names = [tuple(str(text.clean(str(one["name"]))) for one in pair) for pair in shared]
     for row in held[0]["rows"]:
@@ -165,15 +165,15 @@ def _changed(first: Json, second: Json, shared: Sequence[tuple[Json, Json]]) -> 
         moved = [_move(one, row.get("references") or []) for one in answers if one[1] != one[2]]
         if moved:
             given = {"row": row.get("row"), "input": row.get("input") or "", "references": row.get("references") or []}
-            yield given | {"arms": moved}
+            yield text.said(given) | {"arms": moved}
 
 
 def _move(answer: tuple[str, str, str], references: Sequence[str]) -> dict[str, Any]:
     name, before, after = answer
     return {
         "arm": name,
-        "before": before,
-        "after": after,
+        "before": text.said(before),
+        "after": text.said(after),
         "was": before in references,
         "is": after in references,
     }

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import copy
 from pathlib import Path
 
 import torch
 
-from tunescope.attachment.merge import merge
+from tunescope.attachment.merge import merged_copy
 from tunescope.errors import UserError
 from tunescope.exchange.compare_outputs import changed_ids, difference, outputs
 from tunescope.exchange.outgoing import Outgoing
@@ -27,7 +26,7 @@ def write(given: Outgoing, folder: Path) -> list[str]:
     check_only_changes(given, "merged")
     if getattr(given.model, "is_quantized", False):
         raise UserError("--to merged adds to weights, and these are quantised: load the base unquantised.")
-    merged = merge(copy.deepcopy(given.model), *given.artifacts)
+    merged = merged_copy(given.model, given.artifacts)
     checkpoint.write(merged, given.tokenizer, folder)
     checkpoint.describe(given, "merged", folder)
     notes = [f"a full copy of the base, {checkpoint.size(folder)}; the artifact can no longer be taken off"]

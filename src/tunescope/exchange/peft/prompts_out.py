@@ -23,6 +23,13 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 
+LEFT = (
+    "peft puts the prompt in front of a row's padding: in a batch padded on the left, the padded rows get other "
+    "outputs and other text in peft, also from generate, unless the model takes positions from the mask (OPT does). "
+    "Give peft rows of one length, or one row at a time"
+)
+
+
 def write_prefix(artifact: Artifact, model: PreTrainedModel) -> tuple[dict[str, Any], dict[str, Tensor], list[str]]:
     """Fields of the configuration, the tensors, and notes, for a folded prefix.
 
@@ -72,6 +79,7 @@ def write_prompt(
     """Fields of the configuration, the tensors, and notes, for soft prompts, joined in their order."""
     rows = torch.cat([artifact.tensors["embeddings"] for artifact in artifacts])
     notes = [f"{len(artifacts)} soft prompts became one of {len(rows)} rows"] if len(artifacts) > 1 else []
+    notes.append(LEFT)
     both = anatomy(model).kind == "encoder-decoder"
     fields = {
         "peft_type": "PROMPT_TUNING",

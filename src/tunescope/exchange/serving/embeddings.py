@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import copy
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from tunescope.attachment.context_keys import embedder
-from tunescope.attachment.merge import can_merge, merge
+from tunescope.attachment.merge import can_merge, merged_copy
 from tunescope.exchange.outgoing import Outgoing
 from tunescope.methods.artifact import TokenContext
 from tunescope.methods.contexts.anchors import Anchors
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
 def merged(given: Outgoing) -> Any:
     """The model with the changes of weights in a copy of it; the model itself where there are none."""
     changes = [artifact for artifact in given.artifacts if can_merge(artifact.spec)]
-    return merge(copy.deepcopy(given.model), *changes) if changes else given.model
+    return merged_copy(given.model, changes) if changes else given.model
 
 
 def rows(given: Outgoing, model: PreTrainedModel) -> Tensor:
