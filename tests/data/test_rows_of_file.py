@@ -111,6 +111,7 @@ def test_unusual_line_separators_inside_a_json_string_do_not_end_the_line(tmp_pa
         ("a.csv", "text,label\na\nb,c\n\nd,e,f\n", ["line 2 has 1 fields", "row. The same holds of line 5."]),
         ("a.jsonl", '{"a": NaN}', ["line 1 is not JSON", "NaN is not a JSON number"]),
         ("a.jsonl", '{"a": 1}\n{"a": 1e999}', ["line 2 is not JSON", "1e999 is beyond the largest number"]),
+        ("a.jsonl", '{"a": -' + "1" * 5000 + "}", ["a number of 5,000 digits, where 4,300 are read at most"]),
         ("a.jsonl", '{"a": [-2e999]}', ["line 1 is not JSON", "-2e999 is beyond the largest number"]),
         ("a.jsonl", '{"a": 1, "a": 2}', ["line 1", "the field 'a' is there twice"]),
         ("a.jsonl", "[" * 100_000, ["line 1 is not JSON", "nested too deeply"]),

@@ -161,7 +161,8 @@ def _json_rows(text: str, path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 def _parsed(line: str) -> Any:
     """Raises ValueError for what is not JSON."""
     try:
-        return json.loads(line, object_pairs_hook=_distinct, parse_constant=_not_json, parse_float=_float)
+        numbers = {"parse_float": _float, "parse_int": _int}
+        return json.loads(line, object_pairs_hook=_distinct, parse_constant=_not_json, **numbers)
     except RecursionError:
         raise ValueError("nested too deeply") from None
 
@@ -188,6 +189,14 @@ def _float(text: str) -> float:
     if math.isinf(found):
         raise ValueError(f"{text[:40]} is beyond the largest number that there is")
     return found
+
+
+def _int(text: str) -> int:
+    """Python reads no more digits than its limit, and says so by a function that nobody can call from here."""
+    digits, most = len(text.lstrip("-")), sys.get_int_max_str_digits()
+    if 0 < most < digits:
+        raise ValueError(f"a number of {digits:,} digits, where {most:,} are read at most: write it in quotes, as text")
+    return int(text)
 
 
 def _not_json(constant: str) -> NoReturn:
