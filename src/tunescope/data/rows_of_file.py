@@ -161,8 +161,9 @@ def _json_rows(text: str, path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 def _parsed(line: str) -> Any:
     """Raises ValueError for what is not JSON."""
     try:
-        numbers = {"parse_float": _float, "parse_int": _int}
-        return json.loads(line, object_pairs_hook=_distinct, parse_constant=_not_json, **numbers)
+        return json.loads(
+            line, object_pairs_hook=_distinct, parse_constant=_not_json, parse_float=_float, parse_int=_int
+        )
     except RecursionError:
         raise ValueError("nested too deeply") from None
 
