@@ -33,8 +33,9 @@ class LoRA(SiteDelta):
     rank: of the update. alpha: None means equal to the rank, so that the scale stays 1 whatever rank a budget gives.
     dropout: share of x that is zeroed while training. sites: the linear maps that are changed. At all-linear a map
     narrower than the rank, a gate say, gets as much of it as it has.
-    gain: gain * h + shift takes the place of h, a number each for every row of the map, from 1 and 0. DoRA (Liu et al.
-    2024, arXiv:2402.09353) is this once it is trained: gain is its magnitude over the norm of the changed row.
+    gain: gain * h + shift takes the place of h, a number each for every row of the map, from 1 and 0. A DoRA that is
+    trained (Liu et al. 2024, arXiv:2402.09353) is this: gain its magnitude over the norm of the changed row, b its own
+    times gain, row by row, and shift (1 - gain) times the map's bias. Trained here, they follow no norm.
 
     Tensors, for every site, such as decoder.0.self.q: "decoder.0.self.q:a" (rank, d_in) and "decoder.0.self.q:b"
     (d_out, rank); with gain ":gain" and ":shift" (d_out,).
