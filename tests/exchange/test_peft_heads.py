@@ -115,11 +115,19 @@ def test_the_head_of_every_class_gives_peft_s_logits_and_goes_back(classes: str,
         given = padded(base, side)
         expected = at_text(given, logits(made, given))
         torch.testing.assert_close(at_text(given, logits(again, given)), expected, rtol=0, atol=1e-12)
-        if side == "left" and token == "first" and not FORMS[classes, task].get("pooler"):
-            continue  # there transformers reads what stands first, a padding: the next test
+        if side == "left" and token == "first":
+            continue  # there transformers reads what stands first, a padding: the next tests
         for model in (base, whole):
             with ts.attach(model, *artifacts):
                 torch.testing.assert_close(at_text(given, logits(model, given)), expected, rtol=0, atol=1e-12)
+
+
+def test_a_pooler_that_would_read_padding_is_refused_where_peft_says_nothing(tmp_path: Path) -> None:
+    whole, base = classifier("bert")
+    made = peftly.wrapped(whole, peft.LoraConfig(task_type="SEQ_CLS", r=2, target_modules=["query"]))
+    found = convert.read(peftly.written(made, tmp_path / "peft"), form="peft", model=base)
+    with ts.attach(base, *found.artifacts), pytest.raises(ts.UserError, match="first column, which is padding"):
+        base(**padded(base, "left"))
 
 
 def test_an_encoder_s_head_reads_the_text_where_transformers_reads_padding(tmp_path: Path) -> None:
