@@ -370,3 +370,17 @@ def test_positions_that_the_caller_gives_stay_the_caller_s() -> None:
         model(given["input_ids"], position_ids=columns.repeat(2, 1))
     assert torch.equal(seen[0], columns) and torch.equal(seen[2], columns.repeat(2, 1))
     assert torch.equal(seen[1][1], torch.tensor([1, 1, 1, 1, 2, 3, 4]))
+
+
+@torch.no_grad()
+def test_a_family_that_counts_for_itself_counts_no_column_that_is_still_to_come() -> None:
+    """PaliGemma makes positions of all columns; a mask of a static cache's whole length says no more of the text."""
+    model, given = made_paligemma(), padded_left()
+    mask = given.pop("attention_mask")
+    whole = torch.cat([mask, torch.ones(len(mask), 5, dtype=torch.long)], 1)
+    with ts.attach(model, *tiny.away(model, "prefix:length=3")):
+        wanted, got = (
+            model(**given, attention_mask=one, past_key_values=tf.StaticCache(model.config, whole.shape[1])).logits
+            for one in (mask, whole)
+        )
+    torch.testing.assert_close(got[mask.bool()], wanted[mask.bool()], rtol=0, atol=1e-12)

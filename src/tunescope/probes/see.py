@@ -19,7 +19,7 @@ from tunescope.errors import UserError
 from tunescope.methods.artifact import Artifact, Spec, TokenContext
 from tunescope.methods.text_form import show
 from tunescope.models.anatomy import anatomy, argument_names
-from tunescope.models.positions import first_position, text_positions, told_mask
+from tunescope.models.positions import first_position, text_positions
 from tunescope.probes.maps import maps, vocabulary, with_float64
 from tunescope.probes.seen import Layer, Seen
 
@@ -138,7 +138,7 @@ def _bare_inputs(model: PreTrainedModel, used: int, batch: Mapping[str, Any]) ->
     text = given["input_ids"] if given.get("input_ids") is not None else given["inputs_embeds"]
     positions = given.get("position_ids")
     if positions is None:
-        at = text_positions(told_mask(given, text.shape[1]), 0, text.shape[1], text.device)
+        at = text_positions(given.get("attention_mask"), 0, text.shape[1], text.device)
         positions = at + first_position(model)
     return {**given, "position_ids": positions + used}
 

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from tunescope.attachment.attention.context import FREE, Extra
 from tunescope.attachment.attention.function import STATE, Edit, LayerState, attention
 from tunescope.models.anatomy import argument_names
-from tunescope.models.positions import seen_by, text_positions, told_mask
+from tunescope.models.positions import seen_by, text_positions
 
 Alibi = Callable[
     [Tensor], Tensor
@@ -40,7 +40,7 @@ def called(model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> P
     given = dict(zip(argument_names(model), args, strict=False)) | kwargs
     text = given["inputs_embeds"] if given.get("input_ids") is None else given["input_ids"]
     seen, length = seen_by(given), text.shape[1]
-    own = text_positions(told_mask(given, seen + length), seen, length, text.device)
+    own = text_positions(given.get("attention_mask"), seen, length, text.device)
     positions = given.get("position_ids")
     positions = own if positions is None else positions
     moved = positions.amax(-1, keepdim=True) - own.amax(-1, keepdim=True)
