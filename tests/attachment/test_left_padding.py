@@ -125,3 +125,16 @@ def test_a_pooler_is_refused_a_row_that_is_padded_on_the_left(arm: str) -> None:
             close(network(**right).logits, torch.cat(alone))
             with pytest.raises(ts.UserError, match="The pooler of BertModel reads the first column, which is padding"):
                 network(**left)
+
+
+@torch.no_grad()
+def test_a_head_reads_the_first_token_behind_prompts_of_other_lengths_where_no_mask_is_given() -> None:
+    with tiny.Float64():
+        network, ids = encoder("bert"), tiny.ids()
+        bank = {name: tiny.away(network, f"soft:length={n}+head:n_labels=2", n) for name, n in (("a", 3), ("b", 1))}
+        alone = []
+        for row, name in enumerate(bank):
+            with ts.attach(network, *bank[name]):
+                alone.append(network(ids[row : row + 1]).logits)
+        with ts.attach(network, ts.Bank(bank)):
+            close(network(ids, rows=list(bank)).logits, torch.cat(alone))

@@ -58,6 +58,7 @@ def test_a_token_is_redacted_wherever_it_stands(secret: str, around: str) -> Non
     assert text.clean(told) == text.said(told) == expected
     assert text.clean({told: [told, {"a": (told, 3)}]}) == {expected: [expected, {"a": [expected, 3]}]}
     assert text.said([{"input": told}]) == [{"input": expected}]
+    assert text.said({told: {told: 1.0}}) == {expected: {expected: 1.0}}  # labels are keys of scores
 
 
 @pytest.mark.parametrize("word", WORDS)

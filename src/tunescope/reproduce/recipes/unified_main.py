@@ -99,7 +99,7 @@ def _mam(form: Form, *, is_typed: bool) -> Line:
 
 
 def _of_tokens(line: Line, form: Form) -> Line:
-    """A mix whose prefix begins as tokens: the paper's is made by a network, which begins it better than noise does."""
+    """A mix whose prefix begins as tokens; the paper's is made by a network, which the tuned protocol leaves out."""
     front = f"prefix:length={form.length}"
     return replace(
         line, label=f"{line.label}, begun as tokens", arm=line.arm.replace(front, f"{front},init_from=tokens"), paper={}
