@@ -330,6 +330,8 @@ def test_seen_and_unseen_domains_are_scored_apart_and_together_as_the_metric_doe
     assert (outcome["inputs"], outcome["seen"]) == (12, 6)
     assert outcome["domains"][0]["all"] == outcome["scores"]["bleu_webnlg"][0]
     assert "bleu_webnlg over 12 inputs, 6 of them of seen categories" in result["table"]["notes"][0]
+    whole = [(line["label"], line["arm"]) for line in recipe.settings(replace(ask, quick=False))["lines"]]
+    assert whole[-1] == ("prefix, .1 %, begun as examples", "prefix:init_from=demos") and len(whole) == 8
     with pytest.raises(ts.UserError, match="this corpus has no domains"):
         recipe.settings(Ask("prefix-unseen", model=model, data=e2e(tmp_path / "e2e")))
 

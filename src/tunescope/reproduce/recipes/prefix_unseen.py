@@ -36,9 +36,15 @@ LINES = (
     Line("prefix, .1 %", "prefix", share=0.001, paper=_paper("62.9", "45.6", "55.1")),
 )
 
+EXAMPLES = (
+    Line("prefix, 2 %, begun as examples", "prefix:init_from=demos", share=0.02),
+    Line("prefix, .1 %, begun as examples", "prefix:init_from=demos", share=0.001),
+)
+
 
 def settings(ask: Ask) -> Settings:
-    lines = corpus_table.with_lengths(ask, LINES, {"webnlg": {"prefix, .1 %": 5}})  # of their code
+    more = EXAMPLES if ask.protocol == "tuned" and not ask.quick else ()
+    lines = corpus_table.with_lengths(ask, (*LINES, *more), {"webnlg": {"prefix, .1 %": 5}})  # of their code
     made = corpus_table.settings(ask, lines, published.course(ask, published.WEBNLG), published.rows(ask))
     if not all("seen" in row for row in corpus_table.parts(made)["test"]):
         raise UserError(f"{ask.name} --data {ask.data}: this corpus has no domains. Give one that has: webnlg:FOLDER.")
