@@ -21,6 +21,7 @@ from tunescope.trial import executor_name
 
 NAMES = ("local", "ray", "slurm:cluster=local", "slurm:cluster=debug")
 WAITING = ("local", "ray")
+ALIKE = ("local", pytest.param("ray", marks=pytest.mark.slow))  # a fresh pool of ray takes many seconds to begin
 pytestmark = [pytest.mark.filterwarnings("ignore")]
 
 
@@ -92,7 +93,7 @@ def test_every_job_is_done_once(name: str, begun: Any, tmp_path: Path) -> None:
             assert digest(job) in [one.value for one in events if one.job == job]
 
 
-@pytest.mark.parametrize("name", WAITING)
+@pytest.mark.parametrize("name", ALIKE)
 def test_as_many_as_there_are_slots_are_at_work_at_once(name: str, begun: Any, tmp_path: Path) -> None:
     executor = begun(name)
     drive(executor, ["meets-a", "meets-b"], tmp_path)
@@ -110,14 +111,14 @@ def test_a_killed_job_is_told_costs_itself_alone_and_may_be_handed_in_again(
     assert len((tmp_path / "other.pids").read_text().split()) == 1
 
 
-@pytest.mark.parametrize("name", WAITING)
+@pytest.mark.parametrize("name", ALIKE)
 def test_a_slot_that_cannot_begin_ends_it_with_its_own_words(name: str, begun: Any, tmp_path: Path) -> None:
     executor = begun(name, refuses="rows.jsonl was changed")
     with pytest.raises(UserError, match=r"^rows.jsonl was changed$"):
         drive(executor, ["one"], tmp_path)
 
 
-@pytest.mark.parametrize("name", WAITING)
+@pytest.mark.parametrize("name", ALIKE)
 def test_no_process_is_left_when_it_is_closed(name: str, begun: Any, tmp_path: Path) -> None:
     executor = begun(name)
     drive(executor, ["one"], tmp_path)
