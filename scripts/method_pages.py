@@ -24,6 +24,7 @@ REAL = {
     "trec": "TREC, all-MiniLM-L6-v2",
     "e2e": "E2E, stories260K",
     "sst2-smollm2": "SST-2, SmolLM2-135M",
+    "trec-smollm2": "TREC, SmolLM2-135M, two budgets",
     "trec-methods": "TREC, SmolLM2-135M",
     "sst2-methods": "SST-2, SmolLM2-135M, every kind of method",
     "ag_news-methods": "AG News, SmolLM2-135M",
