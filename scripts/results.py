@@ -4,7 +4,7 @@
     python -m scripts.results trec --data DATA --model MINILM
     python -m scripts.results e2e  --data DATA --model STORIES260K     # a 260,032-parameter Llama
     python -m scripts.results sst2-smollm2 --data DATA --model SMOLLM2     # SmolLM2-135M, a Llama of 30 layers
-    python -m scripts.results trec-smollm2 --data DATA --model SMOLLM2     # TREC's six classes at two budgets
+    python -m scripts.results trec-smollm2 --data DATA --model SMOLLM2     # two budgets: trec-, ag_news-
     python -m scripts.results sst2-methods --data DATA --model SMOLLM2     # all kinds of method: trec-, ag_news-, rte-
     python -m scripts.results sst2-methods-16 --data DATA --model SMOLLM2  # the same from 16 rows of a label
 
@@ -176,7 +176,8 @@ REAL = {
         longest=25,
     ),
 }
-REAL["trec-smollm2"] = CORPORA["trec"].at_budgets(57_600, 276_480)
+for name in ("trec", "ag_news"):
+    REAL[f"{name}-smollm2"] = CORPORA[name].at_budgets(57_600, 276_480)
 for name, corpus in CORPORA.items():
     REAL[f"{name}-methods"], REAL[f"{name}-methods-16"] = corpus.methods(), corpus.methods(*FEW)
 
