@@ -61,7 +61,7 @@ def test_each_seed_trains_and_chooses_on_its_own_rows_and_all_are_tested_on_the_
     assert found.results["data"]["notes"][0] == (
         "3 rows of each label to train on and 3 others to choose by, drawn from 64 anew by each seed."
     )
-    assert "--k-shot 3" in found.results["command"]
+    assert "--k-shot 3" in found.results["command"] and found.results["protocol"]["k_shot"] == 3
     assert all(arm["status"] == "done" for arm in found.results["arms"])
     assert [len(run["stats"]) for run in found.results["arms"][2]["runs"]] == [len(test)] * 2
 
