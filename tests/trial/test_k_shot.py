@@ -10,6 +10,7 @@ import tinyrun
 from tunescope.cli.options import PlanOptions, question
 from tunescope.comparison import estimate, job
 from tunescope.comparison.comparison import ask
+from tunescope.data.corpus import expanded
 from tunescope.data.k_shot import k_shot
 from tunescope.data.read import read
 from tunescope.errors import UserError
@@ -116,6 +117,15 @@ def _lora(bench):
     from tunescope.trial.arm import Arm
 
     return arms.ready(Arm("lora", "lora"), bench)
+
+
+def test_of_a_corpus_with_rows_to_choose_by_the_parts_to_type_are_told(material, tmp_path):
+    corpus = tinyrun.sst2(tmp_path / "two words")
+    for data in ({"train": corpus}, {"train": corpus, "test": f"{corpus}#test"}):
+        with pytest.raises(UserError, match=f"the parts alone: '{corpus}#train' --test '{corpus}#test'$"):
+            open_bench(asked(material, data=expanded(data)))
+    task = {"kind": "classification", "words": {"negative": "neg", "positive": "pos"}}
+    open_bench(asked(material, task=task, data={"train": f"{corpus}#train", "test": f"{corpus}#test"}))
 
 
 def test_what_cannot_be_drawn_is_refused(material):
