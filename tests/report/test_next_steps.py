@@ -75,6 +75,21 @@ def test_more_steps_are_twice_those_there_were_and_options_are_replaced_where_th
     assert words[words.index("--beyond") + 1] == "2"
 
 
+def test_one_learning_rate_has_no_end_to_go_past():
+    low = [arm("zero-shot", "none", 0.5), arm("prefix", "context", 0.5), arm("lora", "delta", 0.5)]
+    command = f"{COMMAND} --lr 0.1"
+    found = results(*low) | {"command": command, "model": {"name": "gpt2", "kind": "decoder"}}
+    found["protocol"]["trials_per_arm"] = 1
+    assert steps(found | {"verdict": decide(found)})[0]["command"] == command.replace("400", "800")
+
+
+def test_with_k_shot_more_seeds_are_asked_for_by_the_comparison_again():
+    run = "9 more seeds (about 4 min) would decide: `tunescope compare ... --seeds 12`."
+    command = f"{COMMAND} --k-shot 16"
+    found = told(ZERO, PREFIX, LORA, reason="wide interval", run=run, command=command)
+    assert found[0]["command"] == command.replace("--seeds 3", "--seeds 12")
+
+
 def test_a_verdict_that_computed_its_seeds_has_its_own_command_first():
     run = "9 more seeds (about 4 min) would decide: `tunescope resume RUN --max-seeds 12`."
     assert (

@@ -10,12 +10,15 @@ import pytest
 from made_results import LORA, PREFIX, RISING, ZERO, arm, results
 from scipy import stats as scipy_stats
 
+from tunescope.errors import UserError
 from tunescope.report import terminal, view
 from tunescope.report.verdict import advice, stability, stats
 from tunescope.report.verdict.advice import wide
 from tunescope.report.verdict.evidence import Pair
 from tunescope.report.verdict.verdict import decide
 from tunescope.report.verdict.words import OLD_RULE
+from tunescope.trial.plan import Plan
+from tunescope.trial.plan_check import check
 
 
 def devs(*values):
@@ -124,6 +127,15 @@ def test_seeds_that_bind_are_asked_for_with_their_time():
     assert verdict["more_seeds"] is False  # no more looks were planned
 
 
+def test_seeds_that_draw_their_own_rows_are_asked_for_in_a_run_that_has_them_from_its_begin():
+    added = decide(scattered(0.88, 0.90, 0.915))["run"]
+    found = scattered(0.88, 0.90, 0.915)
+    found["protocol"]["k_shot"] = 16
+    assert decide(found)["run"] == added.replace("tunescope resume RUN --max-seeds", "tunescope compare ... --seeds")
+    with pytest.raises(UserError, match=r"with --k-shot every seed draws its rows at first: .* more --seeds"):
+        check(Plan(model="m", data={"train": "a.jsonl", "test": "b.jsonl"}, k_shot=16, max_seeds=12))
+
+
 def test_the_loop_goes_on_while_looks_are_left_and_stops_at_the_last():
     found = scattered(0.88, 0.90, 0.915)
     found["protocol"]["looks"] = LOOKS
@@ -160,7 +172,7 @@ def test_as_many_rows_as_are_asked_for_decide_four_times_in_five_where_seeds_agr
     pair = Pair("a", "b", 0.0, -half, half, 0.95, "", 3, 399.0, {"seeds": 0.0, "rows": variance, "both": 0.0})
     evidence = SimpleNamespace(margin=0.02, rows=400, number=str)
     arm = SimpleNamespace(seconds=None)
-    asked_for = int(re.search(r"about ([\d,]+) of them", wide(evidence, pair, (arm, arm)).text)[1].replace(",", ""))
+    asked_for = int(re.search(r"about ([\d,]+) of them", wide(evidence, {}, pair, (arm, arm)).text)[1].replace(",", ""))
     needed = 0.15 * ((1.95996 + 0.84162) / 0.02) ** 2
     assert needed <= asked_for <= 1.06 * needed  # one step of the numbers that are asked for
     more, _, fewer = np.random.default_rng(0).multinomial(asked_for, [0.075, 0.85, 0.075], 20_000).T
@@ -194,6 +206,11 @@ def test_longer_runs_and_larger_rates_are_asked_for_where_nothing_was_learnt():
     run = decide(results(*low))["run"]
     assert "`--steps 800`" in run and "`--beyond 2`" in run
     assert "the best learning rate of prefix was the last tried" in run
+    found = results(*low)
+    found["protocol"]["trials_per_arm"] = 1  # where --beyond is refused
+    assert re.fullmatch(r"Run it again .*--steps 800`, and more learning rates .*`--trials`.*", decide(found)["run"])
+    with pytest.raises(UserError, match="--beyond has no effect on one learning rate"):
+        check(Plan(model="m", data={"train": "a.jsonl"}, trials=1, beyond=2))
     rising = decide(results(ZERO, arm("prefix", "context", 0.80, curve=RISING), LORA))
     assert "`--steps 800`" in rising["run"]
 
@@ -242,7 +259,7 @@ def test_what_binds_is_asked_for_seeds_rows_or_both(seeds, rows, told):
     pair = Pair("a", "b", 0.0, -1, 1, 0.95, "", 3, 2.0, {"seeds": seeds, "rows": rows, "both": 0.0})
     arm = SimpleNamespace(seconds=None)
     evidence = SimpleNamespace(margin=0.02, rows=500, number=lambda value: f"{value:.3f}")
-    said = re.fullmatch(told, wide(evidence, pair, (arm, arm)).text)
+    said = re.fullmatch(told, wide(evidence, {}, pair, (arm, arm)).text)
     assert said
     if said.groups():
         more, given = int(said[1]), int(said[2].replace(",", ""))

@@ -44,7 +44,8 @@ class Writes:
             lost = kept - small_run.done(place) - self._in_work(layer)
             told = f"lost {len(lost)} finished runs" if lost else ""
         except UserError as problem:
-            told = "" if "\n" not in str(problem) and "tunescope resume" in str(problem) else f"says {problem}"
+            way_on = "type: tunescope resume" if (place / "config.json").exists() else "type the same command again"
+            told = "" if "\n" not in str(problem) and way_on in str(problem) else f"says {problem}"
         except Exception as problem:
             told = f"a traceback: {problem!r}"
         return told or self._resumed(place)

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from tunescope.errors import UserError
-from tunescope.system import files, tensor_files
+from tunescope.system import files, run_folder, tensor_files
 from tunescope.system.lock import locked
 
 
@@ -63,9 +63,18 @@ def test_tensor_files_have_the_mode_that_the_umask_says(tmp_path):
     ],
 )
 def test_a_disk_that_takes_nothing_is_one_line_with_the_way_on(tmp_path, problem, reason):
-    line = f"{reason} while writing to runs/a; what was finished is kept. Mend that, then type: tunescope resume runs/a"
-    with pytest.raises(UserError, match=re.escape(line)), files.disk_errors_named("runs/a"):
+    (tmp_path / "config.json").touch()
+    told = f"{reason} while writing to {tmp_path}; what was finished is kept. Mend that, then type: tunescope resume "
+    with pytest.raises(UserError, match=f"^{re.escape(f'{told}{tmp_path}')}$"), files.disk_errors_named(tmp_path):
         raise problem
+
+
+def test_a_run_that_the_disk_did_not_let_begin_is_not_said_to_be_resumed(tmp_path):
+    told = f"the disk is full while writing to {tmp_path}; what was finished is kept. Mend that, then type the same "
+    with pytest.raises(UserError, match=f"^{re.escape(told)}command again$"), files.disk_errors_named(tmp_path):
+        raise OSError(errno.ENOSPC, "No space left on device")
+    with pytest.raises(UserError, match="is not the folder of a run"):
+        run_folder.read_config(tmp_path)
 
 
 @pytest.mark.parametrize(

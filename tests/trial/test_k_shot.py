@@ -10,6 +10,7 @@ import tinyrun
 from tunescope.cli.options import PlanOptions, question
 from tunescope.comparison import estimate, job
 from tunescope.comparison.comparison import ask
+from tunescope.data.corpus import expanded
 from tunescope.data.k_shot import k_shot
 from tunescope.data.read import read
 from tunescope.errors import UserError
@@ -61,7 +62,7 @@ def test_each_seed_trains_and_chooses_on_its_own_rows_and_all_are_tested_on_the_
     assert found.results["data"]["notes"][0] == (
         "3 rows of each label to train on and 3 others to choose by, drawn from 64 anew by each seed."
     )
-    assert "--k-shot 3" in found.results["command"]
+    assert "--k-shot 3" in found.results["command"] and found.results["protocol"]["k_shot"] == 3
     assert all(arm["status"] == "done" for arm in found.results["arms"])
     assert [len(run["stats"]) for run in found.results["arms"][2]["runs"]] == [len(test)] * 2
 
@@ -116,6 +117,15 @@ def _lora(bench):
     from tunescope.trial.arm import Arm
 
     return arms.ready(Arm("lora", "lora"), bench)
+
+
+def test_of_a_corpus_with_rows_to_choose_by_the_parts_to_type_are_told(material, tmp_path):
+    corpus = tinyrun.sst2(tmp_path / "two words")
+    for data in ({"train": corpus}, {"train": corpus, "test": f"{corpus}#test"}):
+        with pytest.raises(UserError, match=f"the parts alone: '{corpus}#train' --test '{corpus}#test'$"):
+            open_bench(asked(material, data=expanded(data)))
+    task = {"kind": "classification", "words": {"negative": "neg", "positive": "pos"}}
+    open_bench(asked(material, task=task, data={"train": f"{corpus}#train", "test": f"{corpus}#test"}))
 
 
 def test_what_cannot_be_drawn_is_refused(material):

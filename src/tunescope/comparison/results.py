@@ -65,6 +65,7 @@ def _protocol(bench: Bench, looks: dict[str, Any] | None) -> dict[str, Any]:
         "steps": plan.settings.steps,
         "batch_size": plan.settings.batch_size,
         "seeds": list(plan.seeds),
+        "k_shot": plan.k_shot,
         "trials_per_arm": len(plan.rates) or plan.trials,
         "rates": list(plan.rates),
         "trial_steps": plan.trial_steps or plan.settings.steps,

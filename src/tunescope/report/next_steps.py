@@ -110,6 +110,8 @@ def _longer(asked: _Asked) -> list[Step]:
     steps, beyond = asked.protocol.get("steps"), int(asked.protocol.get("beyond") or 0) + 2
     if not isinstance(steps, int):
         return []
+    if asked.protocol.get("trials_per_arm") == 1:  # which has no end to go past
+        return [_step("Twice the steps tell whether it was only stopped early.", asked.with_options(steps=2 * steps))]
     return [
         _step(
             "Twice the steps, and rates past the end of the grid, tell whether it was only stopped early.",
@@ -121,8 +123,9 @@ def _longer(asked: _Asked) -> list[Step]:
 def _wide(asked: _Asked) -> list[Step]:
     """What the verdict has computed: more seeds, or more test rows."""
     told = QUOTED.search(asked.run)
-    if told and "--max-seeds" in told[1]:
-        return [_step("So many seeds would decide, if the difference is what was seen.", told[1])]
+    if told and "seeds" in told[1]:  # with --k-shot by --seeds, which a run has from its begin
+        again = told[1] if "--max-seeds" in told[1] else asked.with_options(seeds=told[1].split()[-1])
+        return [_step("So many seeds would decide, if the difference is what was seen.", again)]
     return [_step("There are too few test rows to tell: give more.", asked.with_options(test="MORE_ROWS.jsonl"))]
 
 

@@ -241,7 +241,8 @@ def disk_errors_named(run: Path, go_on: str = "") -> Iterator[None]:
         reason = disk_problem(problem)
         if reason is None:
             raise
-        how = go_on or f"type: tunescope resume {shell.path(run)}"
+        begun = os.path.exists(os.path.join(run, CONFIG))  # without which there is nothing to resume
+        how = go_on or (f"type: tunescope resume {shell.path(run)}" if begun else SAME_COMMAND)
         raise DiskError(
             reason, f" while writing to {run}; what was finished is kept. Mend that, then {how}"
         ) from problem

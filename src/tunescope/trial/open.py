@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from tunescope.attachment.share import share
-from tunescope.data.corpus_name import scored_by
+from tunescope.data.corpus_name import parsed, scored_by
 from tunescope.data.k_shot import k_shots
 from tunescope.data.read import read_hashed
 from tunescope.data.row import MissingField, every_row, value
@@ -23,7 +23,7 @@ from tunescope.models.load import load_model
 from tunescope.models.load_options import QUANTISED, check_here, is_placed, loading
 from tunescope.models.looks_back import check_looks_back
 from tunescope.models.split import is_initialized
-from tunescope.system import machine, ranks
+from tunescope.system import machine, ranks, shell
 from tunescope.tasks.make import field_advice, has_field, make_task
 from tunescope.tasks.prompts import languages
 from tunescope.tasks.prompts.day import on_day
@@ -212,9 +212,11 @@ def _draws(plan: Plan, task: Task, parts: Mapping[str, Any]) -> dict[int, Splits
     if not task.is_labelled:
         raise UserError("--k-shot draws rows of each label, and this task has none: it is for --task classification.")
     if "dev" in parts or "test" not in parts:
+        corpus = parsed(plan.data["train"]) is not None and {"dev", "test"} <= set(parts)  # a folder brings its own
+        named = shell.join([plan.data["train"], "--test", plan.data["test"]]) if corpus else ""
         raise UserError(
             "--k-shot draws the training and the development rows from DATA, and tests on rows of their own: give "
-            "--test FILE and no --dev."
+            + (f"no --dev, and of a corpus the parts alone: {named}" if corpus else "--test FILE and no --dev.")
         )
     for rows in parts.values():
         _check_fields(rows, task.fields())

@@ -110,7 +110,8 @@ def _check_looks(plan: Plan) -> None:
         )
     if plan.k_shot is not None:
         raise UserError(
-            "--max-seeds adds seeds later, and with --k-shot every seed draws its rows at first: leave one."
+            "--max-seeds adds seeds later, and with --k-shot every seed draws its rows at first: leave it out, and "
+            "give compare more --seeds (of a run that has begun with fewer, in a new folder)."
         )
 
 

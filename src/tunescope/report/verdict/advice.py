@@ -33,17 +33,24 @@ def few_seeds(had: int) -> Advice:
 
 
 def longer(e: Evidence, protocol: Protocol, *arms: Arm | None) -> Advice:
-    """More steps; and, where the best rate of one of the arms was at an end of those tried, rates past it."""
+    """More steps; and rates past the end of those tried, of which one alone has none."""
     steps = protocol.get("steps")
     twice = f"`--steps {2 * steps}`" if isinstance(steps, int) else "twice the steps (`--steps`)"
+    if protocol.get("trials_per_arm") == 1:
+        return Advice(f"Run it again with {twice}, and more learning rates than one (`--trials`, or `--lr`).")
     beyond = (protocol.get("beyond") or 0) + 2
     cut = [arm.name for arm in arms if arm and arm.name in e.edges]
     rates = f"; the best learning rate of {' and '.join(cut)} was the last tried" if cut else ""
     return Advice(f"Run it again with {twice}, and rates past the end of the grid, `--beyond {beyond}`{rates}.")
 
 
-def wide(e: Evidence, pair: Pair, arms: tuple[Arm, Arm]) -> Advice:
-    """How many seeds or rows would decide with POWER, if the difference is what was seen."""
+def wide(e: Evidence, protocol: Protocol, pair: Pair, arms: tuple[Arm, Arm]) -> Advice:
+    """How many seeds or rows would decide with POWER, if the difference is what was seen.
+
+    With --k-shot every seed draws its rows at first: none is added later, and a new run has more.
+    """
+    drawn = protocol.get("k_shot") is not None
+    option, begun = ("--seeds", "tunescope compare ...") if drawn else ("--max-seeds", "tunescope resume RUN")
     parts, gap = _parts(pair), abs(pair.difference + e.margin)
     helps = _seeds_help(pair, parts, max(gap, e.margin))
     more = range(pair.seeds + 1, MOST + 1)
@@ -52,7 +59,7 @@ def wide(e: Evidence, pair: Pair, arms: tuple[Arm, Arm]) -> Advice:
         time = _time(seeds - pair.seeds, arms)
         return Advice(
             f"{seeds - pair.seeds} more seeds{time} would decide with {100 * POWER:.0f} % power, if the difference is "
-            f"what was seen: `tunescope resume RUN --max-seeds {seeds}`.",
+            f"what was seen: `{begun} {option} {seeds}`.",
             helps,
         )
     rows = _enough_rows(e, pair, parts, gap, pair.seeds)
@@ -68,7 +75,7 @@ def wide(e: Evidence, pair: Pair, arms: tuple[Arm, Arm]) -> Advice:
         return Advice(
             f"Neither more seeds nor more test rows alone decide it: {seeds} seeds and about {rows:,} test rows (now "
             f"{pair.seeds} and {e.rows:,}) would with {100 * POWER:.0f} % power, if the difference is what was seen "
-            "(`--test`, `--max-seeds`).",
+            f"(`--test`, `{option}`).",
             helps,
         )
     return Advice(

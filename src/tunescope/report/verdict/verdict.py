@@ -208,7 +208,7 @@ def _gap(e: Evidence, protocol: dict[str, Any], arms: tuple[Arm, Arm], pair: Pai
     why = (
         f"{context.shown} against {delta.shown} is undecided: {pair.told}, on both sides of -{margin}, with {e.sample}."
     )
-    return Answer(OPEN, "wide interval", why, advice.wide(e, pair, arms))
+    return Answer(OPEN, "wide interval", why, advice.wide(e, protocol, pair, arms))
 
 
 def _suffices(e: Evidence, protocol: dict[str, Any], arms: tuple[Arm, Arm], pair: Pair) -> Answer:
@@ -217,7 +217,7 @@ def _suffices(e: Evidence, protocol: dict[str, Any], arms: tuple[Arm, Arm], pair
     if _still_learning(e, delta, context, pair.difference + e.margin):
         return _undertrained(e, protocol, delta)
     if e.chosen_delta and e.chosen_delta.high < -e.margin:
-        more = Advice(advice.wide(e, pair, arms).text, more_seeds=True)
+        more = Advice(advice.wide(e, protocol, pair, arms).text, more_seeds=True)
         return Answer(OPEN, "unstable delta", words.unstable_delta(e, context, delta), more)
     margin = e.number(e.margin)
     if pair.high < e.margin:
