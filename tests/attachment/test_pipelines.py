@@ -10,6 +10,7 @@ import transformers as tf
 from training import arguments
 
 import tunescope as ts
+from tunescope.methods.text_form import parse
 
 TEXTS = ["w5 w6 w7 w8", "w9 w10", "w11 w12 w13"]
 HOW = {"max_new_tokens": 5, "do_sample": False}
@@ -96,6 +97,22 @@ def test_under_autocast_it_is_near_too(arm: str) -> None:
     assert relative(found, wanted) < 0.03
     for name, slope in slopes.items():
         assert relative(gradients[name], slope) < 0.1, name
+
+
+@pytest.mark.parametrize("family", ["gpt2", "llama", "gpt_neox"])
+@pytest.mark.parametrize("arm", ["text:text=w5 w6 w7", "prefix:length=3,positions=after,init_from=text,text=w5 w6 w7"])
+def test_attached_within_autocast_it_is_the_words_in_the_row_to_the_precision_of_the_model(
+    family: str, arm: str
+) -> None:
+    """A model that was not seen before is tried out, and the keys of words are made, as if there was no autocast."""
+    model, text = tiny.make(family, dtype=torch.float32), tiny.ids()
+    front = torch.tensor([5, 6, 7]).expand(len(text), -1)
+    with torch.no_grad():
+        wanted = model(input_ids=torch.cat([front, text], 1)).logits[:, 3:]
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            tuned = ts.attach(model, *parse(arm), tokenizer=tiny.tokenizer())
+        with tuned:
+            torch.testing.assert_close(model(input_ids=text).logits, wanted, rtol=0, atol=1e-5)
 
 
 def outputs_and_slopes(model: Any, artifacts: Any, given: Any) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:

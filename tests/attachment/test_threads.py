@@ -1,5 +1,6 @@
 """One model, called from several threads: each gets what it asked for."""
 
+import asyncio
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -119,6 +120,39 @@ def test_what_a_block_says_of_rows_holds_in_its_own_thread() -> None:
         model(input_ids=tiny.ids(1))
         (fault,) = elsewhere(lambda: model(input_ids=tiny.ids(1)))
     assert "every call says what each row takes" in str(fault)
+
+
+def test_what_a_block_says_of_rows_holds_in_its_own_task_and_in_what_that_runs_in_a_thread() -> None:
+    """Tasks of asyncio share a thread, and the blocks of several are open at once."""
+    model, text = tiny.make("llama"), tiny.ids(1)
+    arms = {"a": tiny.away(model, "lora:rank=2"), "b": tiny.away(model, "prefix:length=2")}
+    want = {None: logits(model, text)}
+    for name, artifacts in arms.items():
+        with ts.attach(model, *artifacts):
+            want[name] = logits(model, text)
+
+    async def task(tuned: Any, name: str | None, everybody: asyncio.Barrier) -> list[Tensor]:
+        with tuned.rows([name]):
+            await everybody.wait()
+            found = [logits(model, text), await asyncio.to_thread(logits, model, text)]
+            await everybody.wait()
+            return [*found, logits(model, text)]
+
+    async def all_of_them(tuned: Any) -> list[list[Tensor]]:
+        everybody = asyncio.Barrier(len(want))
+        return await asyncio.gather(*(task(tuned, name, everybody) for name in want))
+
+    with ts.attach(model, ts.Bank(arms)) as tuned:
+        got = asyncio.run(all_of_them(tuned))
+    for found, alone in zip(got, want.values(), strict=True):
+        for one in found:
+            torch.testing.assert_close(one, alone, rtol=0, atol=1e-12)
+
+
+def logits(model: Any, text: Tensor) -> Tensor:
+    with torch.no_grad():
+        found: Tensor = model(input_ids=text).logits
+    return found
 
 
 @pytest.mark.parametrize("kind", [KeyboardInterrupt, ValueError])

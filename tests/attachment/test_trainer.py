@@ -308,6 +308,20 @@ def test_what_cannot_be_registered_is_refused_in_one_line(tmp_path: Path) -> Non
             exchange(model, tuned, run=lambda: None)
 
 
+def test_what_was_detached_is_not_taken_for_attached_and_no_trainer_trains_the_base_in_its_place() -> None:
+    model = tiny.make("gpt2")
+    tuned = ts.attach(model, ts.Full())
+    tuned.detach()
+    for who, again in (("registered", tuned.registered), ("in_place", tuned.in_place), ("with", lambda: tuned)):
+        with pytest.raises(ts.UserError, match=rf"^{who}.*detached from its GPT2LMHeadModel.* attach\("), again():
+            assert any(value.requires_grad for value in model.parameters())  # a Trainer would find these
+    with ts.attach(model, ts.LoRA(rank=2)) as other:
+        with pytest.raises(ts.UserError, match="detached"), tuned.registered():
+            pass
+        with other.paused(), pytest.raises(ts.UserError, match="or is paused"), other.registered():
+            pass
+
+
 def exchange(model: Any, tuned: Attached, run: Any) -> None:
     with tuned.registered():
         holder = next(module for module in model.tunescope.modules() if module._parameters)

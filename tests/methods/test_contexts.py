@@ -223,6 +223,22 @@ def test_other_caches_and_ways_of_decoding_write_the_same(family: str, arm: str)
     assert not any(name.startswith("_tunescope") or name == "generate" for name in model.__dict__)
 
 
+@pytest.mark.parametrize("is_banked", [False, True])
+@pytest.mark.parametrize("family", ["llama", "qwen3"])
+def test_a_draft_of_the_first_layer_alone_is_decided_on_by_all_with_the_context_before_each(
+    family: str, is_banked: bool
+) -> None:
+    """The draft is the first pass behind `attach`, and what it made of the context would be lacking elsewhere."""
+    model, eager = tiny.make(family), tiny.make(family, attention="eager")
+    artifact = strong(model, f"soft:length={N}")
+    row = torch.tensor([5, 6, 7, 5, 6, 8, 5])
+    expected = eager_tokens(eager, artifact, f"soft:length={N}", row, {})
+    attached, rows = (ts.Bank({"a": artifact}), {"rows": ["a"]}) if is_banked else (artifact, {})
+    with ts.attach(model, attached), torch.no_grad():
+        assert model.generate(row[None], **GREEDY, **rows, assistant_early_exit=1)[0, 7:].tolist() == expected
+    assert model.config.num_hidden_layers == 2
+
+
 def eager_tokens(model: Any, artifact: Artifact, arm: str, row: Tensor, search: dict[str, Any]) -> list[int]:
     """What a literal model writes after one unpadded row."""
     mask = torch.ones(1, len(row), dtype=torch.long)

@@ -79,6 +79,17 @@ def test_a_model_that_its_caller_froze_shows_the_same_sites_and_stays_frozen(
     assert told[0] == told[1]
 
 
+def test_sites_are_found_with_an_attention_that_has_no_gradients_on_a_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Flex attention has none there, and the model without gradients runs."""
+    told = []
+    for attention in ("sdpa", "flex_attention"):
+        monkeypatch.setattr(site_map_file, "_BY_SHAPE", {})
+        model = tiny.make("bert", dtype=torch.float32, attention=attention)
+        told.append(repr(site_map(model)))
+        assert model.config._attn_implementation == attention
+    assert told[0] == told[1]
+
+
 def seen_by_attention(model: Any, name: str, family: str) -> dict[str, list[Tensor]]:
     """query, key and value, in every attention module."""
     kept: dict[str, list[Tensor]] = {"q": [], "k": [], "v": []}

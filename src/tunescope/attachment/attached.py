@@ -126,6 +126,7 @@ class Attached(Held):
 
         Raises UserError where anything else than one `Full` is attached, or one of single rows.
         """
+        self._check_attached("in_place()")
         if self._patched is None or not self._patched.stands or not self.is_weights:
             specs = ", ".join(str(artifact.spec) for artifact in self.artifacts)
             raise UserError(f"in_place() is for full tuning alone, attach(model, Full()), and this is {specs}.")

@@ -6,7 +6,7 @@ That is exact in causal attention, where the context's keys do not depend on wha
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
@@ -30,7 +30,7 @@ from tunescope.models.quantised import is_quantised
 from tunescope.models.sites import Site
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedModel
+    from transformers import PreTrainedConfig, PreTrainedModel
 
 Extras = dict[str, tuple[Extra, ...]]
 
@@ -152,8 +152,8 @@ def run_tokens(
         for name, module in places.items():
             visible = tuple(extra for extra in extras[name] if not extra.infix)
             module.__dict__[STATE] = LayerState(visible, keep, keeps_weights=False, told=told)
-        with _no_checkpointing(model):
-            decoder = anatomy(model).entries["decoder"]  # called past its own hooks, ours among them
+        decoder = anatomy(model).entries["decoder"]  # called past its own hooks, ours among them
+        with _no_checkpointing(model), _all_layers(decoder.config, places):
             call = partial(decoder.forward, inputs_embeds=given, position_ids=told.position_ids, use_cache=False)
             through(model, call)
     finally:
@@ -178,6 +178,23 @@ def _no_checkpointing(model: PreTrainedModel) -> Iterator[None]:
     finally:
         for module in on:
             module.gradient_checkpointing = True
+
+
+@contextmanager
+def _all_layers(config: PreTrainedConfig, places: Iterable[str]) -> Iterator[None]:
+    """`generate(assistant_early_exit=N)` drafts with the first N layers, and tells the model by its config meanwhile.
+
+    What stands in front is kept for the other layers too, whichever pass comes first.
+    """
+    told, depth = getattr(config, "num_hidden_layers", None), 1 + max(int(name.split(".")[1]) for name in places)
+    if told is None or told >= depth:
+        yield
+        return
+    try:
+        config.num_hidden_layers = depth
+        yield
+    finally:
+        config.num_hidden_layers = told
 
 
 def in_force(model: PreTrainedModel, artifacts: Sequence[Artifact], index: int) -> str:

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Self
 
 from torch import Tensor, nn
 
+from tunescope.attachment.guards.marks import attached_to
 from tunescope.attachment.guards.registered import registered
+from tunescope.errors import UserError
 from tunescope.models.quantised import check_trainable
 
 if TYPE_CHECKING:
@@ -72,7 +74,10 @@ class Held(ABC):
         For what looks for parameters on the model: transformers' Trainer, accelerate, DDP. Dropout of the deltas is on
         while the model is in training mode, as a Trainer switches it. What is added to a bank meanwhile is not among
         them. See docs/using.md.
+
+        Raises UserError where nothing of it is attached, for a Trainer would then train the model itself.
         """
+        self._check_attached("registered()")
         before = self.training
         self.train()
         try:
@@ -81,6 +86,11 @@ class Held(ABC):
         finally:
             self._tree = None
             self.train(before)
+
+    def _check_attached(self, who: str) -> None:
+        if attached_to(self.model) is not self:
+            name = type(self.model).__name__
+            raise UserError(f"{who}: this was detached from its {name}, or is paused: attach(model, ...) again first.")
 
     def _drops(self) -> bool:
         """Whether dropout of the deltas is on."""
@@ -92,6 +102,7 @@ class Held(ABC):
         self._stack.close()
 
     def __enter__(self) -> Self:
+        self._check_attached("with")
         return self
 
     def __exit__(self, *_: object) -> None:

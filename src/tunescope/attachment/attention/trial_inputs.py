@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 import torch
@@ -64,9 +64,14 @@ def _waves(shape: tuple[int, ...], like: Tensor) -> Tensor:
 
 @contextmanager
 def tried(model: PreTrainedModel, what: str) -> Iterator[None]:
-    """Within it the family's own code is run; UserError, in a line, for whatever it raises but a lack of memory."""
+    """Within it the family's own code is run; UserError, in a line, for whatever it raises but a lack of memory.
+
+    Autocast of the caller's is off: what is found out, or kept, is of the model as it is.
+    """
+    device = anatomy(model).device.type
     try:
-        yield
+        with nullcontext() if device == "meta" else torch.autocast(device, enabled=False):
+            yield
     except (UserError, torch.OutOfMemoryError, MemoryError):
         raise
     except Exception as problem:

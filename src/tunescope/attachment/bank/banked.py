@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+from weakref import ref
 
 from torch import Tensor, nn
 
@@ -51,11 +52,16 @@ class _Asked:
     """What rows take. several: a batch may have several rows in a row for each, as beams have.
 
     by_call: a call of the model says it, and it goes with that; else it is said for all calls of a block.
+    of: whose rows they are; known weakly, for what is asked outlives a call that was broken off.
     """
 
     entries: tuple[Entry | None, ...]
     several: bool
     by_call: bool
+    of: ref[Banked]
+
+
+_ASKED: ContextVar[tuple[_Asked, ...]] = ContextVar("_ASKED", default=())  # each thread has its own, and each task
 
 
 class Banked(Held):
@@ -72,7 +78,6 @@ class Banked(Held):
         self.bank = bank
         self._hot = Hot(model, bank, tokenizer, seed)
         self._turns = Turns()
-        self._of_thread = threading.local()
         self._batch = Batch((), [])
         self._acting_for: object = None
         self._uses: list[SiteUse[Rowwise]] = []
@@ -106,9 +111,11 @@ class Banked(Held):
 
     @contextmanager
     def rows(self, names: Names) -> Iterator[None]:
-        """Within it every call of the model by this thread takes these, a batch of several rows for each name too."""
+        """Within it every call of the model by this thread takes these, a batch of several rows for each name too.
+
+        Of a thread that runs several tasks of asyncio, those of this task.
+        """
         asked = self._ask(names)
-        self._asked.append(asked)
         try:
             yield
         finally:
@@ -116,20 +123,22 @@ class Banked(Held):
 
     @property
     def _asked(self) -> list[_Asked]:
-        """What this thread has asked for, what is in force last."""
-        found: list[_Asked] = self._of_thread.__dict__.setdefault("asked", [])
-        return found
+        """What this thread or task has asked for, what is in force last."""
+        return [one for one in _ASKED.get() if one.of() is self]
 
     def _forget(self, asked: _Asked) -> None:
         """This, and what was asked within it and cut short."""
-        at = next((index for index, one in enumerate(self._asked) if one is asked), len(self._asked))
-        del self._asked[at:]
+        own = self._asked
+        gone = own[next((index for index, one in enumerate(own) if one is asked), len(own)) :]
+        _ASKED.set(tuple(one for one in _ASKED.get() if not any(one is other for other in gone)))
 
     def _ask(self, names: Names, *, by_call: bool = False) -> _Asked:
         if isinstance(names, str) or not names:
             raise UserError(f"rows={names!r}: give a list with a name, or None, for each row of the batch.")
         entries = tuple(None if name is None else self.bank.entry(name) for name in names)
-        return _Asked(entries, several=not by_call, by_call=by_call)
+        asked = _Asked(entries, several=not by_call, by_call=by_call, of=ref(self))
+        _ASKED.set((*_ASKED.get(), asked))
+        return asked
 
     @contextmanager
     def _rows_of_calls(self) -> Iterator[None]:
@@ -141,7 +150,7 @@ class Banked(Held):
                 return None
             after()
             if "rows" in kwargs:
-                self._asked.append(self._ask(kwargs["rows"], by_call=True))
+                self._ask(kwargs["rows"], by_call=True)
             return args, {name: value for name, value in kwargs.items() if name != "rows"}
 
         def after(*_: object) -> None:
@@ -166,6 +175,7 @@ class Banked(Held):
             with standing_in(model, own):
                 yield
         finally:
+            after()
             for handle in handles:
                 handle.remove()
 

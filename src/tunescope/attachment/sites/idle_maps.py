@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
-from tunescope.attachment.attention.reach import resting, run_tiny
+from tunescope.attachment.attention.reach import resting, run_tiny, switched
+from tunescope.attachment.attention.trial_inputs import tried
 from tunescope.attachment.sites.gradients import is_linked
 from tunescope.attachment.sites.trace import Seen
 from tunescope.models.sites import is_map
@@ -51,7 +52,8 @@ def idle_beside(model: PreTrainedModel, called: Collection[str]) -> set[str]:
     try:
         for module in rest.values():
             module.weight.requires_grad_(True)
-        with resting(model), torch.compiler.set_stance("force_eager"):
+        what = "run on a short input to look for its sites"
+        with tried(model, what), switched(model), resting(model), torch.compiler.set_stance("force_eager"):
             out = run_tiny(model) if rest else torch.zeros(1)
         weights = [module.weight for module in rest.values()]  # asked while they are free: the caller's may be frozen
         found = torch.autograd.grad(out.sum(), weights, allow_unused=True) if out.requires_grad else None

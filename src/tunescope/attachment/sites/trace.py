@@ -94,17 +94,13 @@ def traced(model: PreTrainedModel) -> list[Seen]:
     paths = {module: path for path, module in base.named_modules()}
     seen = {layer.path: Seen(layer) for layer in layers}
     with ExitStack() as stack:
-        for context in (switched(model), resting(model), _plain(anatomy(model).device)):
+        for context in (switched(model), resting(model)):
             stack.enter_context(context)
         stack.enter_context(torch.compiler.set_stance("force_eager"))  # in a layer that is compiled hooks see nothing
         stack.enter_context(_watched(base, _Notes(paths, seen, {place.module: place for place in places})))
         stack.enter_context(tried(model, "run on a short input to look for its sites"))
         run_tiny(model)
     return list(seen.values())
-
-
-def _plain(device: torch.device) -> Any:
-    return torch.autocast(device.type, enabled=False)
 
 
 @dataclass(frozen=True, eq=False)

@@ -53,7 +53,8 @@ class Adapter(SiteDelta):
     activation: "relu", "silu", "gelu", or "softmax" over the bottleneck. With placement="multi-head" the last is a
     prefix without its gate, P_k and P_v its keys (1 / sqrt(d) in them) and values, in families without rotation of
     queries.
-    norm: "in" (a layer norm in front), "out" (on what is added) or "none".
+    norm: "in" (a layer norm in front), "out" (on what is added) or "none". "out" comes behind the scale, as in He et
+    al.'s code, and takes it away again: there no scale counts, be it learned.
     start: "lora" (down uniform, up zero: a fresh adapter changes nothing) or "bert" (both normal, .02).
 
     Tensors, for every site, such as decoder.0.ffn: "decoder.0.ffn:down" (bottleneck, d_in), ":up" (d_out, bottleneck),
