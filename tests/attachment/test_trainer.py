@@ -322,6 +322,29 @@ def test_what_was_detached_is_not_taken_for_attached_and_no_trainer_trains_the_b
             pass
 
 
+def test_what_a_bank_s_rows_are_for_is_attached() -> None:
+    model = tiny.make("gpt2")
+    tuned = ts.attach(model, ts.Bank({"a": tiny.away(model, "lora:rank=2")}))
+    tuned.detach()
+    with pytest.raises(ts.UserError, match=r"^rows\(\): this was detached"), tuned.rows(["a"]):
+        pass
+
+
+def test_what_is_no_transformers_model_is_refused_in_one_line_which_names_the_model_inside_of_it() -> None:
+    model = tiny.make("gpt2")
+    for given, told in (
+        ("gpt2", "this is str: AutoModelForCausalLM"),
+        (torch.nn.Linear(2, 2), "this is Linear: AutoModelForCausalLM"),
+        (torch.nn.DataParallel(model), r"this is DataParallel: give the model inside of it, \.module\."),
+        (torch.optim.swa_utils.AveragedModel(model), r"this is AveragedModel: .* \.module\."),
+    ):
+        with pytest.raises(ts.UserError, match=told):
+            ts.attach(given, ts.LoRA(rank=2))
+    compiled = torch.compile(model, backend="eager")
+    with ts.attach(compiled, ts.LoRA(rank=2)):
+        pass
+
+
 def exchange(model: Any, tuned: Attached, run: Any) -> None:
     with tuned.registered():
         holder = next(module for module in model.tunescope.modules() if module._parameters)

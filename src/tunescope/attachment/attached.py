@@ -180,6 +180,7 @@ def attach(
     if not artifacts:
         raise UserError("attach(model) was given nothing to attach: attach(model, LoRA(rank=8)), for example.")
     _refuse_wrapped(model)
+    _refuse_other(model)
     check_known(model)
     check_bare(model)
     if isinstance(artifacts[0], Bank) and len(artifacts) == 1:
@@ -188,6 +189,15 @@ def attach(
     if len(given) < len(artifacts):
         raise UserError("A bank is attached alone: put what all rows share into each of its entries, as a list.")
     return Attached(model, initialised(model, given, tokenizer, seed))
+
+
+def _refuse_other(model: object) -> None:
+    """UserError for what is no transformers model: its name, a wrapper around one, a pipeline."""
+    if hasattr(model, "base_model"):  # as what torch.compile makes of one has
+        return
+    inner = next((name for name in ("model", "module") if hasattr(getattr(model, name, None), "base_model")), None)
+    how = f"give the model inside of it, .{inner}" if inner else "AutoModelForCausalLM.from_pretrained(NAME), for one"
+    raise UserError(f"attach() takes a transformers model, and this is {type(model).__name__}: {how}.")
 
 
 def _refuse_wrapped(model: PreTrainedModel) -> None:

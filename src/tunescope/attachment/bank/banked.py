@@ -111,10 +111,8 @@ class Banked(Held):
 
     @contextmanager
     def rows(self, names: Names) -> Iterator[None]:
-        """Within it every call of the model by this thread takes these, a batch of several rows for each name too.
-
-        Of a thread that runs several tasks of asyncio, those of this task.
-        """
+        """Within it every call by this thread, or asyncio task, takes these; a batch may have several rows for each."""
+        self._check_attached("rows()")
         asked = self._ask(names)
         try:
             yield
