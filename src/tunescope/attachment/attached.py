@@ -196,7 +196,7 @@ def _refuse_other(model: object) -> None:
     if hasattr(model, "base_model"):  # as what torch.compile makes of one has
         return
     inner = next((name for name in ("model", "module") if hasattr(getattr(model, name, None), "base_model")), None)
-    how = f"give the model inside of it, .{inner}" if inner else "AutoModelForCausalLM.from_pretrained(NAME), for one"
+    how = f"attach(model.{inner}, ...)" if inner else "AutoModelForCausalLM.from_pretrained(NAME), for one"
     raise UserError(f"attach() takes a transformers model, and this is {type(model).__name__}: {how}.")
 
 

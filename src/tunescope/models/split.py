@@ -48,8 +48,6 @@ def plain_type(module: nn.Module) -> type[nn.Module]:
 def check_known(model: PreTrainedModel) -> None:
     """UserError, with what to type, for a model that is split in a way that would be trained or read wrongly."""
     name = type(model).__name__
-    if name == "DistributedDataParallel":
-        raise UserError("attach() takes the model inside of DDP: attach(model.module, ...).")
     if _is_flat(model):
         raise UserError(f"This {name} is sharded by the first version of FSDP, which keeps no parameter of it. {FSDP2}")
     if any(hasattr(value, "ds_id") for value in model.parameters()):
