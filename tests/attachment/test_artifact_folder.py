@@ -66,6 +66,18 @@ def test_nothing_is_overwritten_and_a_failed_save_leaves_nothing(saved: Path, mo
     assert sorted(saved.parent.iterdir()) == before
 
 
+def test_what_is_no_artifact_is_not_saved(tmp_path: Path) -> None:
+    model = tiny.make("gpt2")
+    lora = tiny.away(model, "lora:rank=2")
+    with ts.attach(model, ts.Bank({"a": lora})) as banked:
+        others = [([], "none"), (banked, "Banked"), ([*lora, ts.LoRA()], "LoRA"), ("text", "str")]
+        for given, told in others:
+            with pytest.raises(ts.UserError, match=rf"^save\(\) takes .* was given {told}\.$"):
+                ts.save(tmp_path / "out", given, model=model)
+    assert not (tmp_path / "out").exists()
+    assert len(ts.load(ts.save(tmp_path / "one", lora[0], model=model))) == 1
+
+
 def test_another_base_or_tokenizer_or_shape_is_refused(saved: Path) -> None:
     artifacts = ts.load(saved)
     with ts.attach(tiny.make("gpt2"), *artifacts, tokenizer=tiny.tokenizer()):

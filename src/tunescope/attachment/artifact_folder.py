@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -55,13 +55,13 @@ def save(
 
     Where several processes share the model, all of them call this, and the first writes.
 
-    Raises UserError for a path that exists, and within `in_place`.
+    Raises UserError for a path that exists, within `in_place`, and for what is no artifact, as a spec or a bank.
     """
     path = Path(path)
     if os.path.lexists(path):
         raise UserError(f"{path} exists: an artifact is never overwritten. Name a new folder, or remove that one.")
     check_changes(attached_to(model), "save()")
-    artifacts = [artifacts] if isinstance(artifacts, Artifact) else list(artifacts)
+    artifacts = _listed(artifacts)
     tensors = {
         f"{index}/{name}": value.detach().cpu().contiguous()
         for index, artifact in enumerate(artifacts)
@@ -81,6 +81,16 @@ def save(
     contents = {TENSORS: data, MANIFEST: _json(sealed(json.loads(_json(manifest)))).encode()}
     written_once(model, str(path.absolute()), lambda: _write_folder(path, contents))
     return path
+
+
+def _listed(given: object) -> list[Artifact]:
+    """Raises UserError where there is none, or something else among them."""
+    listed = list(given) if isinstance(given, Iterable) else [given]
+    artifacts = [one for one in listed if isinstance(one, Artifact)]
+    if not listed or len(artifacts) < len(listed):
+        named = next((type(one).__name__ for one in listed if not isinstance(one, Artifact)), "none")
+        raise UserError(f"save() takes an artifact, or a list such as tuned.artifacts, and was given {named}.")
+    return artifacts
 
 
 def load(path: str | Path, *, mapped: bool = False) -> list[Artifact]:
