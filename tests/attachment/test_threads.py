@@ -1,8 +1,11 @@
 """One model, called from several threads: each gets what it asked for."""
 
 import asyncio
+import contextlib
+import gc
 import sys
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -153,6 +156,25 @@ def logits(model: Any, text: Tensor) -> Tensor:
     with torch.no_grad():
         found: Tensor = model(input_ids=text).logits
     return found
+
+
+def test_what_an_interrupted_call_asked_for_is_let_go_at_the_end() -> None:
+    """Ctrl-C passes by the hooks that torch calls whatever is raised."""
+    model = tiny.make("gpt2")
+    bank = ts.Bank({"a": tiny.away(model, "lora:rank=2")})
+    tuned, entry = ts.attach(model, bank), weakref.ref(bank.entry("a"))
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    handle = model.transformer.h[0].register_forward_pre_hook(interrupted)
+    with contextlib.suppress(KeyboardInterrupt):
+        tuned.model(input_ids=tiny.ids(1), rows=["a"])
+    handle.remove()
+    tuned.detach()
+    del tuned, bank
+    gc.collect()
+    assert entry() is None
 
 
 @pytest.mark.parametrize("kind", [KeyboardInterrupt, ValueError])
