@@ -1,4 +1,6 @@
-"""A llama.cpp server, as it comes in a wheel, in a process of its own: python llama_server.py MODEL.gguf SLOTS TYPE
+"""A llama.cpp server, as it comes in a wheel, in a process of its own
+
+    python llama_server.py MODEL.gguf SLOTS TYPE [LORA.gguf ...]
 
 Its address is the first line of what it prints; it ends when its input does. TYPE: f32 (exact), or f16 with flash
 attention (as servers are usually run).
@@ -10,7 +12,7 @@ import sys
 
 import xllamacpp
 
-model, slots, kind = sys.argv[1:]
+model, slots, kind, *loras = sys.argv[1:]
 with socket.socket() as free:
     free.bind(("127.0.0.1", 0))
     port = free.getsockname()[1]
@@ -22,6 +24,8 @@ attention = xllamacpp.llama_flash_attn_type
 asked.flash_attn_type = (
     attention.LLAMA_FLASH_ATTN_TYPE_DISABLED if kind == "f32" else attention.LLAMA_FLASH_ATTN_TYPE_ENABLED
 )
+for path in loras:
+    asked.lora_adapters = [*asked.lora_adapters, xllamacpp.CommonAdapterLoraInfo(path, 1.0)]
 server = xllamacpp.Server(asked)
 print(f"\naddress {server.listening_address}", flush=True)
 sys.stdin.read()

@@ -2,14 +2,12 @@
 
 import importlib.util
 import struct
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 import transformers as tf
+from running_llama import running
 from tiny_gguf import gguf_of, words
 
 import tunescope as ts
@@ -156,18 +154,8 @@ def server(request, tmp_path):
     model = model_of("llama", torch.float32)
     gguf_of(model, tmp_path / "model.gguf")
     (tmp_path / "slots").mkdir()
-    command = [sys.executable, Path(__file__).with_name("llama_server.py"), tmp_path / "model.gguf"]
-    process = subprocess.Popen(
-        [*command, tmp_path / "slots", request.param],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-    )
-    address = next(line.split()[1] for line in process.stdout if line.startswith("address "))
-    yield model, address, tmp_path / "slots"
-    process.kill()
-    process.communicate()
+    with running(tmp_path / "model.gguf", tmp_path / "slots", request.param) as address:
+        yield model, address, tmp_path / "slots"
 
 
 def test_a_stock_server_writes_what_the_tuned_model_writes(server, tmp_path):

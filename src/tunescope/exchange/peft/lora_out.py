@@ -39,10 +39,9 @@ def write(
 
     Raises UserError for a LoRA on a whole block, and for maps that peft takes for experts' by their names.
     """
-    parts, scaled = _parts(artifacts, model), _scaled(artifacts, model)
+    joined, scaled = factors(artifacts, model), _scaled(artifacts, model)
     names, tensors = paths(model, headed=headed), dict[str, Tensor]()
-    experts.check_none(model, [names[module] for module in parts])
-    joined = {module: _joined(factors) for module, factors in parts.items()}
+    experts.check_none(model, [names[module] for module in joined])
     needed = max(len(a) for a, _ in joined.values())
     rank = next((allowed for allowed in RANKS if allowed >= needed), needed)
     for module, (a, b) in joined.items():
@@ -62,7 +61,15 @@ def write(
     } | ({"use_dora": True} if scaled else {})
     notes = ["DoRA, which peft takes and of servers few"] if scaled else []
     is_served = anatomy(model).kind == "decoder" and not scaled
-    return fields, tensors, notes + _notes(artifacts, len(parts), needed, rank, is_served=is_served)
+    return fields, tensors, notes + _notes(artifacts, len(joined), needed, rank, is_served=is_served)
+
+
+def factors(artifacts: Sequence[Artifact], model: PreTrainedModel) -> dict[nn.Module, Factors]:
+    """Linear map -> the one pair, the scale inside b, of all LoRAs that act on it.
+
+    Raises UserError for a LoRA on a whole block.
+    """
+    return {module: _joined(pairs) for module, pairs in _parts(artifacts, model).items()}
 
 
 def _parts(artifacts: Sequence[Artifact], model: PreTrainedModel) -> dict[nn.Module, list[Factors]]:
