@@ -63,7 +63,7 @@ def exported(folder, artifacts, model, **more):
 
 def asked(address, ids, **more):
     """(tokens of a greedy answer, log probabilities of the first, (vocabulary,))"""
-    given = {"n_predict": 8, "temperature": 0, "ignore_eos": True, "return_tokens": True, "cache_prompt": False}
+    given = {"n_predict": 8, "temperature": 0, "ignore_eos": True, "return_tokens": True}
     found = completion(address, ids, **given, n_probs=300, **more)
     first = {one["id"]: one["logprob"] for one in found["completion_probabilities"][0]["top_logprobs"]}
     return found["tokens"], torch.tensor([first[index] for index in range(300)])
