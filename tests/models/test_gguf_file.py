@@ -49,6 +49,12 @@ def test_it_is_the_model_it_was_written_from_and_says_what_it_holds(written):
 
 
 @pytest.mark.filterwarnings("ignore::tunescope.errors.Note")
+def test_it_is_read_without_a_bar(written, capfd):
+    load_model(written[1])
+    assert "%" not in capfd.readouterr().err
+
+
+@pytest.mark.filterwarnings("ignore::tunescope.errors.Note")
 def test_an_artifact_is_trained_saved_and_read_back_on_it(written, tmp_path):
     model, tokenizer = load_model(written[1])
     ids = torch.randint(3, 300, (2, 9))

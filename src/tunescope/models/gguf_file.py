@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -37,6 +38,19 @@ def source(name: str, given: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     if "quantization_config" in given:
         raise UserError(f"{name} is quantised as it is, and --load would do so again: leave --load out.")
     return str(path.parent), {"gguf_file": path.name}
+
+
+@contextmanager
+def without_bar() -> Iterator[None]:
+    """transformers' bar over a file's tensors, which heeds none of its switches, is one that does."""
+    from transformers import modeling_gguf_pytorch_utils as reading
+    from transformers.utils import logging
+
+    bar, reading.tqdm = reading.tqdm, logging.tqdm
+    try:
+        yield
+    finally:
+        reading.tqdm = bar
 
 
 def settled(name: str, model: PreTrainedModel) -> PreTrainedModel:
