@@ -61,10 +61,7 @@ def _read(
     import transformers
 
     try:
-        with (
-            quiet(warnings=not in_words),
-            gguf_file.without_bar(),
-        ):  # what is missing for words is told later, in a line
+        with quiet(warnings=not in_words), gguf_file.without_bar():  # what lacks for words is refused later
             config = transformers.AutoConfig.from_pretrained(place, trust_remote_code=False, **file)
             _check_config(name, config)
             _check_reads_text(name, config)
