@@ -120,10 +120,10 @@ def test_the_notes_say_what_to_type_and_what_is_not_in_the_file(tmp_path):
 
 
 def test_a_damaged_file_is_not_kept(monkeypatch, tmp_path):
-    from tunescope.exchange.formats import llama_lora
+    from tunescope.exchange.serving import gguf_lora
 
     model = model_of("llama")
-    monkeypatch.setattr(llama_lora, "_paired", lambda model, name, b: b)
+    monkeypatch.setattr(gguf_lora, "_paired", lambda model, name, b: b)
     with pytest.raises(ts.UserError, match="differs from the attached model"):
         exported(tmp_path / "lora", tuned_of(model, CASES["queries and keys"]), model)
     assert not (tmp_path / "lora").exists()
@@ -162,10 +162,10 @@ def test_a_map_without_a_name_in_gguf_is_refused(tmp_path):
 
 
 def test_without_the_package_the_line_says_what_to_type(monkeypatch, tmp_path):
-    from tunescope.exchange.formats import llama_lora
+    from tunescope.exchange.serving import gguf_lora
 
     model = model_of("llama")
     artifacts = tuned_of(model, [ts.LoRA(rank=2)])
-    monkeypatch.setattr(llama_lora, "find_spec", lambda name: None)
+    monkeypatch.setattr(gguf_lora, "find_spec", lambda name: None)
     with pytest.raises(ts.UserError, match="pip install gguf"):
         exported(tmp_path / "lora", artifacts, model)

@@ -22,6 +22,10 @@ SPECS = {
     "words": [ts.Text(text="w7 w8 w9 w10")],
     "a prefix and a soft prompt": [ts.Prefix(length=3), ts.Soft(length=2)],
 }
+BESIDE = {
+    "a prefix and a LoRA": [ts.Prefix(length=3), ts.LoRA(rank=2)],
+    "a soft prompt and two LoRAs": [ts.Soft(length=2), ts.LoRA(rank=2), ts.LoRA(rank=3, sites=("attn.k", "ffn.out"))],
+}
 SMALL = {
     "vocab_size": 300,
     "hidden_size": 64,
@@ -53,16 +57,15 @@ def tuned_of(model, specs):
 
 
 @pytest.mark.parametrize("name", CONFIGS)
-@pytest.mark.parametrize("case", SPECS)
+@pytest.mark.parametrize("case", SPECS | BESIDE)
 def test_behind_its_keys_and_values_in_a_cache_the_bare_model_is_the_tuned_one(name, case, tmp_path):
-    model = model_of(name)
-    done = convert.export(
-        tmp_path / "slot", tuned_of(model, SPECS[case]), to="llama_slot", model=model, tokenizer=words()
-    )
+    model, specs = model_of(name), (SPECS | BESIDE)[case]
+    done = convert.export(tmp_path / "slot", tuned_of(model, specs), to="llama_slot", model=model, tokenizer=words())
     is_turned = any(
-        isinstance(one, ts.Prefix | ts.Inputs) and getattr(one, "positions", "") != "after" for one in SPECS[case]
+        isinstance(one, ts.Prefix | ts.Inputs) and getattr(one, "positions", "") != "after" for one in specs
     )
-    assert done.difference < (2e-6 if is_turned else 1e-12)  # transformers has the angles in float32
+    exact = 2e-6 if case in BESIDE else 1e-12  # a LoRA's file is in float32
+    assert done.difference < (2e-6 if is_turned else exact)  # transformers has the angles in float32
     keys, values = (np.load(tmp_path / "slot" / f"{one}.npy") for one in ("keys", "values"))
     assert keys.shape == values.shape and keys.shape[0] == 3 and keys.shape[2] == 2 * 16
 
@@ -156,6 +159,32 @@ def server(request, tmp_path):
     (tmp_path / "slots").mkdir()
     with running(tmp_path / "model.gguf", tmp_path / "slots", request.param) as address:
         yield model, address, tmp_path / "slots"
+
+
+@pytest.mark.parametrize("specs", [[ts.Prefix(length=3)], [ts.Soft(length=4)]], ids=["prefix", "soft"])
+def test_a_lora_beside_it_is_a_file_of_its_own_that_the_server_adds(specs, tmp_path):
+    pytest.importorskip("xllamacpp", reason="a llama.cpp server comes with the package xllamacpp")
+    pytest.importorskip("gguf", reason="the package gguf writes the server's model")
+    model = model_of("llama", torch.float32)
+    gguf_of(model, tmp_path / "model.gguf")
+    artifacts = tuned_of(model, [*specs, ts.LoRA(rank=2, sites=("attn.q", "attn.k", "ffn.in"))])
+    slot = tmp_path / "slot"
+    done = convert.export(slot, artifacts, to="llama_slot", model=model, tokenizer=words())
+    assert any("--lora lora.gguf" in note for note in done.notes)
+    client = client_of(slot)
+    assert "llama-server -m MODEL.gguf --lora lora.gguf --slot-save-path" in client.__doc__
+    (tmp_path / "slots").mkdir()
+    with running(tmp_path / "model.gguf", tmp_path / "slots", "f32", slot / "lora.gguf") as address:
+        stand_ins = client.place(address, tmp_path / "slots", slot)
+        for ids in torch.randint(3, 300, (3, 6)).tolist():
+            given = {"max_new_tokens": 12, "do_sample": False, "eos_token_id": None, "pad_token_id": 0}
+            alone = []
+            for tuned in (artifacts, artifacts[:1], artifacts[1:]):
+                with ts.attach(model, *tuned, tokenizer=words()):
+                    alone.append(model.generate(torch.tensor([ids]), **given)[0, 6:].tolist())
+            asked = {"n_predict": 12, "temperature": 0, "ignore_eos": True, "return_tokens": True}
+            assert client.ask(address, stand_ins, ids, **asked)["tokens"] == alone[0]
+            assert alone[0] not in alone[1:]
 
 
 def test_a_stock_server_writes_what_the_tuned_model_writes(server, tmp_path):

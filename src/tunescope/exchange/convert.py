@@ -42,7 +42,8 @@ def export(
 
     The comparison is with the attached model on a fixed sample of ids, by the form's own rules; it may differ by 1e-9
     of the largest output in float64, 1e-4 in float32, and by a few roundings in half precision; in float64 by 2e-6
-    where keys stand at other positions in the form, for transformers has the angles of rotations in float32.
+    where keys stand at other positions in the form, for transformers has the angles of rotations in float32, and by
+    1e-5 where the form has a LoRA in float32.
 
     Raises:
         UserError: the folder exists; there is no such form; the form cannot hold these artifacts; they are not of this

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from contextlib import AbstractContextManager, nullcontext
 
 import numpy as np
 import torch
@@ -55,8 +56,13 @@ def npy(made: Tensor) -> bytes:
     return stream.getvalue()
 
 
-def difference_behind(given: Outgoing, keys: Tensor, values: Tensor) -> float:
-    """The bare model behind these (layers, n, kv_heads, d) in transformers' own cache, against the attached model."""
+def difference_behind(
+    given: Outgoing, keys: Tensor, values: Tensor, under: AbstractContextManager[None] | None = None
+) -> float:
+    """The bare model behind these (layers, n, kv_heads, d) in transformers' own cache, against the attached model.
+
+    under: what a server adds to the bare model.
+    """
     from transformers import DynamicCache
 
     ids = sample(given.model, keys.shape[1])["input_ids"]
@@ -66,7 +72,8 @@ def difference_behind(given: Outgoing, keys: Tensor, values: Tensor) -> float:
         own = [each.to(where, given.model.dtype).transpose(0, 1) for each in pair]
         cache.update(*(each.expand(len(ids), -1, -1, -1) for each in own), layer)
     with resting(given.model), torch.no_grad():
-        got = given.model(input_ids=ids, past_key_values=cache).logits
+        with under or nullcontext():
+            got = given.model(input_ids=ids, past_key_values=cache).logits
         with attach(given.model, *given.artifacts, tokenizer=given.tokenizer):
             expected = given.model(input_ids=ids).logits
     return difference(got, expected)
