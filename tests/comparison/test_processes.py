@@ -163,6 +163,7 @@ from pathlib import Path
 from tunescope.system import ranks
 folder = Path(sys.argv[1])
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+ranks.GRACE = 0.2
 if not ranks.is_begun():
     sys.exit(ranks.begun(2, [__file__, str(folder)]))
 with ranks.own_folder(folder) as mine:
@@ -172,7 +173,9 @@ with ranks.own_folder(folder) as mine:
 """
 
 
-@pytest.mark.parametrize(("number", "left"), [(signal.SIGTERM, []), (signal.SIGKILL, [".run.process-1"])])
+@pytest.mark.parametrize(
+    ("number", "left"), [(signal.SIGTERM, []), (signal.SIGINT, []), (signal.SIGKILL, [".run.process-1"])]
+)
 def test_a_kill_of_the_one_that_began_them_leaves_nothing_that_the_next_does_not_sweep(
     number: signal.Signals, left: list[str], tmp_path: Path
 ) -> None:

@@ -23,6 +23,8 @@ from typing import IO
 from tunescope.errors import Note, UserError
 from tunescope.system.say import say
 
+GRACE = 10.0  # seconds to end by themselves, for processes that a terminal may have interrupted
+
 
 def rank() -> int:
     """This process's, 0 of the first and of one that is alone."""
@@ -129,8 +131,8 @@ def begun(processes: int, words: Sequence[str]) -> int:
         try:
             return _watched(team, said)
         except KeyboardInterrupt:
-            for process in team:  # which the terminal has told, too
-                process.wait()
+            if not _end_soon(team, GRACE):  # a terminal has told them too; a signal to this process alone has not
+                _told_to_end(team)
             raise
         except SystemExit:  # a kill of this process alone: the others take back what is theirs
             _told_to_end(team)
@@ -170,9 +172,15 @@ def _ended(team: list[subprocess.Popen[str]], said: list[IO[str]], failed: int) 
 def _told_to_end(team: list[subprocess.Popen[str]]) -> None:
     for process in team:
         process.send_signal(signal.SIGTERM)
+    _end_soon(team, 5)
+
+
+def _end_soon(team: list[subprocess.Popen[str]], seconds: float) -> bool:
+    """Whether all of them end, each within so many seconds."""
     for process in team:
         with suppress(subprocess.TimeoutExpired):
-            process.wait(5)
+            process.wait(seconds)
+    return all(process.poll() is not None for process in team)
 
 
 def _free_port() -> int:
