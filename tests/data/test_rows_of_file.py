@@ -248,10 +248,9 @@ def test_a_number_that_is_none_has_no_text(number):
 @pytest.mark.parametrize(
     ("name", "reader"),
     [
-        ("a.parquet", "read_parquet"),
         ("a.xlsx", "read_excel"),
         ("a.feather", "read_feather"),
-        ("it's $HOME \"`x`.parquet", "read_parquet"),
+        ("it's $HOME \"`x`.xlsx", "read_excel"),
     ],
 )
 def test_a_table_that_renaming_never_helps_is_told_how_to_be_converted(tmp_path, name, reader):

@@ -45,7 +45,7 @@ def compare(
 
     Args:
         model: a folder with a transformers model, or a name on the Hugging Face hub.
-        data: training rows: JSONL, CSV or TSV, plain or gzipped; or a public corpus, as e2e:FOLDER.
+        data: training rows: JSONL, CSV or TSV, plain or gzipped, or Parquet; or a public corpus, as e2e:FOLDER.
         include_path: a folder with tasks of your own for lm-evaluation-harness, whose code is run as the harness does.
         pilot: an eighth of the steps in all: what the rest would find, what it would cost, whether to run it.
         report_to: loggers that are told of every run and of the verdict, such as tensorboard (default: none).
@@ -79,7 +79,7 @@ def check(
     """Say what is in DATA and what a comparison would take, before anything is trained.
 
     Args:
-        data: training rows: JSONL, CSV or TSV, plain or gzipped; or a public corpus, as e2e:FOLDER.
+        data: training rows: JSONL, CSV or TSV, plain or gzipped, or Parquet; or a public corpus, as e2e:FOLDER.
         model: a folder with a transformers model, or a name on the Hugging Face hub.
         include_path: a folder with tasks of your own for lm-evaluation-harness, whose code is run as the harness does.
     """

@@ -93,7 +93,7 @@ def probe(
         model: a folder with a transformers model, or a name on the Hugging Face hub.
         artifact: the folder of a saved artifact, such as RUN/best.
         text: a text for the model to read; give it again for more.
-        data: texts from a file of rows instead: JSONL, CSV or TSV, plain or gzipped.
+        data: texts from a file of rows instead: JSONL, CSV or TSV, plain or gzipped, or Parquet.
         rows: how many rows of it are read (default: 8).
         text_field: the field of --data with the text (default: as the artifact's template has it; else text or input).
         out: the folder for what is written (default: runs/probe-NAME).
@@ -134,7 +134,7 @@ def anchors(
 
     Args:
         model: a folder with a transformers model, or a name on the Hugging Face hub.
-        data: rows with a label: JSONL, CSV or TSV, plain or gzipped.
+        data: rows with a label: JSONL, CSV or TSV, plain or gzipped, or Parquet.
         k: demonstrations of each class.
         rows: test rows that are asked, behind the demonstrations (0: all).
         seeds: draws of demonstrations, how many or which.
@@ -183,7 +183,7 @@ def search(
 
     Args:
         model: a folder with a transformers model, or a name on the Hugging Face hub.
-        data: training rows: JSONL, CSV or TSV, plain or gzipped; or a public corpus, as e2e:FOLDER.
+        data: training rows: JSONL, CSV or TSV, plain or gzipped, or Parquet; or a public corpus, as e2e:FOLDER.
         method: searches, such as pez:length=10 gcg.
         passes: rows that each search may send forward at each seed; a backward pass counts as two more.
         seeds: how many, or which.

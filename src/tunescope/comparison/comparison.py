@@ -105,7 +105,7 @@ def compare(
 
     Args:
         model: a folder or hub id; or a loaded transformers model, with its tokenizer.
-        data: a JSONL, CSV or TSV file, or {"train": ..., "dev": ..., "test": ...}.
+        data: a JSONL, CSV, TSV or Parquet file, or {"train": ..., "dev": ..., "test": ...}.
         plan: all of the question but the model, the data and, if it is given here, the task; on the cpu, and with all
             development rows scored each time, unless its device and dev_share say otherwise.
         task: "classification" (the default), "choice", "generation", "reasoning", or a Task.

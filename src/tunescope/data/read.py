@@ -16,6 +16,7 @@ def read(path: str | Path, longest: int | None = None) -> list[dict[str, Any]]:
 
     JSONL: one object a line, blank lines skipped. CSV: a header, then RFC 4180. TSV: a header, then one row
     a line, with no quoting at all. All UTF-8, with or without a byte order mark. Lines end in LF or CRLF.
+    Parquet: a row's line is its number; it is read by the package pyarrow.
 
     longest: characters that a field may have (default: `tunescope.data.row.LONGEST`).
 

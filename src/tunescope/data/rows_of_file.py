@@ -1,4 +1,4 @@
-"""Rows from a JSONL, CSV or TSV file, plain or gzipped; every fault is named with its line."""
+"""Rows from a JSONL, CSV or TSV file, plain or gzipped, or from Parquet; every fault is named with its line."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any, NoReturn
 
+from tunescope.data import parquet
 from tunescope.data.row import Row, also, check_characters
 from tunescope.errors import UserError
 from tunescope.system import shell
@@ -24,28 +25,30 @@ from tunescope.system.say import visible
 SMALL, GROWTH = 2**26, 100  # bytes that any gzip file may unpack to, and how often its own size a larger one may
 FORMATS = (".jsonl", ".ndjson", ".csv", ".tsv")
 TABLES = {
-    ".parquet": "read_parquet",
     ".feather": "read_feather",
     ".xlsx": "read_excel",
 }  # and what of pandas reads them
 
 
 def file_rows(path: Path) -> list[dict[str, Any]]:
-    """The rows of a JSONL, CSV or TSV file, as `read` says.
+    """The rows of a JSONL, CSV, TSV or Parquet file, as `read` says.
 
     Raises:
         UserError: the file or one of its lines cannot be used.
     """
     plain = path.with_suffix("") if path.suffix == ".gz" else path
-    if plain.suffix.lower() not in FORMATS:
+    if path.suffix.lower() == parquet.SUFFIX:
+        found = parquet.parquet_rows(content(path), path)
+    elif plain.suffix.lower() not in FORMATS:
         raise UserError(
             f"{path}: the name tells the format, and '{''.join(path.suffixes[-2:])}' is not known. "
-            f"Allowed: {', '.join(FORMATS)}, each also with .gz. {_converting(path)}"
+            f"Allowed: {', '.join(FORMATS)}, each also with .gz; {parquet.SUFFIX}. {_converting(path)}"
         )
-    text = text_of(path)
-    parse = {".csv": _csv_rows, ".tsv": _tsv_rows}.get(plain.suffix.lower(), _json_rows)
+    else:
+        parse = {".csv": _csv_rows, ".tsv": _tsv_rows}.get(plain.suffix.lower(), _json_rows)
+        found = parse(text_of(path), path)
     rows: list[dict[str, Any]] = []
-    for line, values in parse(text, path):
+    for line, values in found:
         check_characters(values, path, line)
         rows.append(Row(values, path.name, line))
     if not rows:

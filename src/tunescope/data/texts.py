@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tunescope.data.parquet import SUFFIX
 from tunescope.data.read import read
 from tunescope.data.row import value
 from tunescope.data.rows_of_file import FORMATS, text_of
@@ -11,14 +12,14 @@ from tunescope.errors import UserError
 
 
 def texts(path: str, count: int, longest: int | None = None) -> list[str]:
-    """The first `count` texts of a file: one a line, or in the field "text" of JSONL, CSV or TSV, each also with .gz.
+    """The first `count` texts of a file: one a line, or in the field "text" of a file of rows.
 
     longest: characters that such a field may have (default: `tunescope.data.row.LONGEST`).
 
     Raises UserError for a file that cannot be read, and for one without a text.
     """
     plain = Path(path).with_suffix("") if path.endswith(".gz") else Path(path)
-    if plain.suffix.lower() in FORMATS:
+    if plain.suffix.lower() in FORMATS or path.lower().endswith(SUFFIX):
         found = [value(row, "text", index) for index, row in enumerate(read(path, longest))]
     else:
         found = text_of(path).split("\n")

@@ -27,10 +27,9 @@ def write(given: Outgoing, folder: Path) -> list[str]:
 
 
 def check(given: Outgoing, folder: Path) -> float:
-    """The bare model and the file's products, added as llama.cpp adds them, against the attached model."""
-    with gguf_lora.acting(given, folder):
-        found = outputs(given.model)
-    return difference(found, outputs(given.model, given.artifacts))
+    """What the file holds, as llama.cpp would add it, against what is attached."""
+    again = gguf_lora.read_back(given, folder)
+    return difference(outputs(given.model, again), outputs(given.model, given.artifacts))
 
 
 def rounding(_given: Outgoing) -> float:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -62,8 +61,8 @@ def check(given: Outgoing, folder: Path) -> float:
     if given.model.config.model_type in PAIRED:
         keys = keys.view(*keys.shape[:-1], -1, 2).transpose(-1, -2).flatten(-2)
     _, beside = _parted(given)
-    under = gguf_lora.acting(beside, folder) if beside.artifacts else nullcontext()
-    return context_cache.difference_behind(given, keys, values, under)
+    again = gguf_lora.read_back(beside, folder) if beside.artifacts else []
+    return context_cache.difference_behind(given, keys, values, again)
 
 
 def rounding(given: Outgoing) -> float:

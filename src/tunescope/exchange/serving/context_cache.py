@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import io
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Sequence
+from contextlib import nullcontext
 
 import numpy as np
 import torch
@@ -15,6 +16,7 @@ from tunescope.attachment.attention.record import record
 from tunescope.errors import UserError
 from tunescope.exchange.compare_outputs import difference, sample
 from tunescope.exchange.outgoing import Outgoing
+from tunescope.methods.artifact import Artifact
 
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
 ROUNDING = 2e-6  # transformers has the angles of rotations in float32
@@ -56,12 +58,10 @@ def npy(made: Tensor) -> bytes:
     return stream.getvalue()
 
 
-def difference_behind(
-    given: Outgoing, keys: Tensor, values: Tensor, under: AbstractContextManager[None] | None = None
-) -> float:
+def difference_behind(given: Outgoing, keys: Tensor, values: Tensor, beside: Sequence[Artifact] = ()) -> float:
     """The bare model behind these (layers, n, kv_heads, d) in transformers' own cache, against the attached model.
 
-    under: what a server adds to the bare model.
+    beside: LoRAs that a server adds to the bare model.
     """
     from transformers import DynamicCache
 
@@ -72,7 +72,7 @@ def difference_behind(
         own = [each.to(where, given.model.dtype).transpose(0, 1) for each in pair]
         cache.update(*(each.expand(len(ids), -1, -1, -1) for each in own), layer)
     with resting(given.model), torch.no_grad():
-        with under or nullcontext():
+        with attach(given.model, *beside) if beside else nullcontext():
             got = given.model(input_ids=ids, past_key_values=cache).logits
         with attach(given.model, *given.artifacts, tokenizer=given.tokenizer):
             expected = given.model(input_ids=ids).logits

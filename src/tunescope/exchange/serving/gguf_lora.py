@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from tunescope.errors import UserError
 from tunescope.exchange.outgoing import Outgoing
-from tunescope.exchange.peft import lora_out
+from tunescope.exchange.peft import lora, lora_out
+from tunescope.exchange.peft.patches import Patches
 from tunescope.methods.artifact import Artifact
 from tunescope.methods.deltas.lora import LoRA
 from tunescope.methods.text_form import name_of
@@ -61,21 +59,24 @@ def write(given: Outgoing, folder: Path) -> list[str]:
     return notes
 
 
-@contextmanager
-def acting(given: Outgoing, folder: Path) -> Iterator[None]:
-    """The bare model, to whose maps the file's products are added as llama.cpp adds them."""
+def read_back(given: Outgoing, folder: Path) -> list[Artifact]:
+    """The LoRAs of the file, as llama.cpp would add them to the base."""
     from gguf import GGUFReader, Keys
 
     reader = GGUFReader(folder / FILE)
     alpha = float(reader.fields[Keys.Adapter.LORA_ALPHA].contents())
     held = {tensor.name: torch.from_numpy(tensor.data.copy()) for tensor in reader.tensors}
-    added = {}
+    own = {module: path for path, module in given.model.named_modules()}
+    tensors, ranks = dict[str, Tensor](), dict[str, int]()
     for module, name in _names(given).items():
-        a, b = held.pop(f"{name}.lora_a"), held.pop(f"{name}.lora_b")
-        added[module] = a, _unpaired(given.model, name, b) * (alpha / len(a))
+        a, b = held.pop(f"{name}.lora_a"), _unpaired(given.model, name, held.pop(f"{name}.lora_b"))
+        path = own[module]
+        ranks[path] = len(a)
+        tensors[f"base_model.model.{path}.lora_A.weight"] = a.to(given.model.dtype)
+        tensors[f"base_model.model.{path}.lora_B.weight"] = (b * (alpha / len(a))).to(given.model.dtype)
     assert not held
-    with _adding(added):
-        yield
+    config = {"r": 1, "lora_alpha": 1, "rank_pattern": ranks, "alpha_pattern": ranks, "target_modules": list(ranks)}
+    return lora.read(config, tensors, Patches(given.model))[0]
 
 
 def _check(given: Outgoing) -> None:
@@ -137,17 +138,3 @@ def _stored(factor: Tensor) -> NDArray[np.float32]:
 def _lora(artifact: Artifact) -> LoRA:
     assert isinstance(artifact.spec, LoRA)
     return artifact.spec
-
-
-@contextmanager
-def _adding(pairs: Mapping[nn.Module, lora_out.Factors]) -> Iterator[None]:
-    """To each map's output B A x is added."""
-    with ExitStack() as hooks:
-        for module, (a, b) in pairs.items():
-
-            def add(_module: nn.Module, args: tuple[Tensor, ...], out: Tensor, a: Tensor = a, b: Tensor = b) -> Tensor:
-                x = args[0]
-                return out + F.linear(F.linear(x, a.to(x)), b.to(x))
-
-            hooks.callback(module.register_forward_hook(add).remove)
-        yield

@@ -1,0 +1,76 @@
+"""Rows of a Parquet file, the form that data sets have on the Hugging Face hub."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tunescope.errors import Note, UserError
+from tunescope.system import label_pairs
+
+if TYPE_CHECKING:
+    import pyarrow
+
+SUFFIX = ".parquet"
+OLDEST = 15  # before, pyarrow could be made to unpickle what a file holds
+
+
+def parquet_rows(data: bytes, path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Each row's number, from 1, and its columns: texts, numbers, lists and objects; dates and decimals as text.
+
+    Numbers for which the file has names, as `datasets` writes them (ClassLabel), stay numbers; the names are told.
+
+    Raises:
+        UserError: the package pyarrow is not installed or too old; no whole Parquet file; two columns of one name.
+    """
+    table = _table(data, path)
+    if len(set(table.column_names)) < len(table.column_names):
+        twice = next(name for name in table.column_names if table.column_names.count(name) > 1)
+        raise UserError(f"{path} has the column {twice!r} twice. Rename one.")
+    for column, names in _named(table.schema.metadata or {}).items():
+        words = {str(number): name for number, name in enumerate(names)}
+        warnings.warn(
+            Note(f"Parquet: {column!r} holds numbers for names. To ask for these: {label_pairs.typed(words)}"),
+            stacklevel=2,
+        )
+    yield from enumerate(table.to_pylist(), start=1)
+
+
+def _table(data: bytes, path: Path) -> pyarrow.Table:
+    try:
+        import pyarrow
+        from pyarrow import parquet
+    except ImportError:
+        raise UserError(f"{path} is Parquet, which the package pyarrow reads. Type: pip install pyarrow") from None
+    if int(pyarrow.__version__.split(".")[0]) < OLDEST:
+        raise UserError(
+            f"{path}: pyarrow {pyarrow.__version__} may run what a file holds. Type: pip install --upgrade pyarrow"
+        )
+    try:
+        table = parquet.ParquetFile(pyarrow.BufferReader(data)).read()
+        return table.cast(pyarrow.schema([_as_read(field) for field in table.schema], table.schema.metadata))
+    except (pyarrow.ArrowException, OSError, ValueError) as problem:
+        reason = str(problem).strip().splitlines()[0]
+        raise UserError(f"{path} is no whole Parquet file, by pyarrow: {reason}") from problem
+
+
+def _as_read(field: pyarrow.Field) -> pyarrow.Field:
+    """The column as it is, or as text where its values are no JSON."""
+    from pyarrow import string, types
+
+    kind = field.type
+    told = types.is_temporal(kind) and not types.is_duration(kind)
+    return field.with_type(string()) if told or types.is_decimal(kind) else field
+
+
+def _named(metadata: Mapping[bytes, bytes]) -> dict[str, list[str]]:
+    """Column -> the names of its numbers, where the library datasets wrote the file."""
+    try:
+        features = json.loads(metadata.get(b"huggingface", b"{}"))["info"]["features"]
+        labels = {name: one["names"] for name, one in features.items() if one.get("_type") == "ClassLabel"}
+    except (ValueError, KeyError, TypeError, AttributeError):  # whatever another program wrote there
+        return {}
+    return {name: names for name, names in labels.items() if names and all(isinstance(one, str) for one in names)}

@@ -1,0 +1,119 @@
+"""A Parquet file is the rows that it was written from; what is no Parquet is refused in a line."""
+
+import datetime
+import decimal
+import json
+import warnings
+from pathlib import Path
+
+import pytest
+
+from tunescope.data.read import read
+from tunescope.data.row import value
+from tunescope.data.texts import texts
+from tunescope.errors import Note, UserError
+
+pyarrow = pytest.importorskip("pyarrow", reason="the package pyarrow writes and reads the files")
+parquet = pytest.importorskip("pyarrow.parquet")
+
+ROWS = [
+    {"text": "A gorgeous film.", "label": 1, "score": 4.5, "known": True, "tags": ["a", "b"], "of": {"year": 1999}},
+    {"text": "Zäh wie Ω.", "label": 0, "score": 1.0, "known": False, "tags": [], "of": {"year": None}},
+]
+
+
+def written(path, rows, features=None, **options):
+    table = pyarrow.Table.from_pylist(rows)
+    if features is not None:
+        metadata = {"huggingface": json.dumps({"info": {"features": features}})}
+        table = table.replace_schema_metadata(metadata)
+    parquet.write_table(table, path, **options)
+    return str(path)
+
+
+@pytest.mark.parametrize("packed", ["snappy", "zstd", "none"])
+def test_rows_are_those_of_the_same_in_jsonl(packed, tmp_path):
+    path = written(tmp_path / "rows.parquet", ROWS, compression=packed, row_group_size=1)
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+    found = read(path)
+    assert found == read(tmp_path / "rows.jsonl") == ROWS
+    assert [(row.file, row.line) for row in found] == [("rows.parquet", 1), ("rows.parquet", 2)]
+    assert texts(path, 1) == ["A gorgeous film."]
+
+
+def test_words_of_a_dictionary_are_texts_and_folders_make_no_columns(tmp_path):
+    folder = tmp_path / "label=3"  # which readers of data sets take for a column
+    folder.mkdir()
+    table = pyarrow.table({"text": pyarrow.array(["a", "b", "a"]).dictionary_encode()})
+    parquet.write_table(table, folder / "a.parquet")
+    assert read(folder / "a.parquet") == [{"text": "a"}, {"text": "b"}, {"text": "a"}]
+
+
+def test_dates_and_decimals_are_texts_and_bytes_are_no_field(tmp_path):
+    day = datetime.datetime(2026, 11, 28, 5, 30)
+    row = {"day": day.date(), "at": day, "price": decimal.Decimal("3.50"), "picture": b"\x89PNG"}
+    nanoseconds = pyarrow.array([1], pyarrow.timestamp("ns"))
+    table = pyarrow.Table.from_pylist([row]).append_column("exact", nanoseconds)
+    parquet.write_table(table, tmp_path / "a.parquet")
+    found = read(tmp_path / "a.parquet")[0]
+    assert [value(found, name, 0) for name in ("day", "price")] == ["2026-11-28", "3.50"]
+    assert found["at"].startswith("2026-11-28 05:30:00") and found["exact"] == "1970-01-01 00:00:00.000000001"
+    with pytest.raises(UserError, match=r"a.parquet line 1: 'picture' is a bytes, where text or a number is needed"):
+        value(found, "picture", 0)
+
+
+def test_a_conversation_is_read(tmp_path):
+    turns = [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Hi."}]
+    found = read(written(tmp_path / "a.parquet", [{"messages": turns}]))
+    (tmp_path / "a.jsonl").write_text(json.dumps({"messages": turns}))
+    assert found == read(tmp_path / "a.jsonl")
+
+
+def test_names_of_labels_are_told_once_as_they_are_typed(tmp_path):
+    features = {"label": {"names": ["bad, dull", "good"], "_type": "ClassLabel"}, "text": {"_type": "Value"}}
+    path = written(tmp_path / "a.parquet", ROWS, features)
+    with pytest.warns(
+        Note, match=r"'label' holds numbers for names. To ask for these: --words '0=bad\\, dull,1=good'$"
+    ):
+        assert [row["label"] for row in read(path)] == [1, 0]
+
+
+@pytest.mark.parametrize(
+    "features", [[], {"label": 3}, {"label": {"_type": "ClassLabel"}}, {"label": {"names": [1], "_type": "ClassLabel"}}]
+)
+def test_what_other_programs_wrote_beside_the_rows_is_no_fault(features, tmp_path):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert read(written(tmp_path / "a.parquet", ROWS, features)) == ROWS
+
+
+def problem(path):
+    with pytest.raises(UserError) as found:
+        read(path)
+    return str(found.value)
+
+
+def test_what_is_no_whole_file_is_refused_in_a_line(tmp_path):
+    data = Path(written(tmp_path / "whole.parquet", ROWS)).read_bytes()
+    for name, cut in {"cut": data[:-9], "text": b"text\nA film.\n", "middle": data[:4] + bytes(60) + data[64:]}.items():
+        (tmp_path / f"{name}.parquet").write_bytes(cut)
+        told = problem(tmp_path / f"{name}.parquet")
+        assert "is no whole Parquet file, by pyarrow: " in told and "\n" not in told
+    assert "Cannot read" in problem(tmp_path / "none.parquet")
+    (tmp_path / "empty.parquet").write_bytes(b"")
+    assert "is empty" in problem(tmp_path / "empty.parquet")
+    assert "has no rows" in problem(written(tmp_path / "b.parquet", []))
+
+
+def test_two_columns_of_one_name_are_refused(tmp_path):
+    table = pyarrow.Table.from_arrays([pyarrow.array(["a"]), pyarrow.array(["b"])], names=["text", "text"])
+    parquet.write_table(table, tmp_path / "a.parquet")
+    assert "has the column 'text' twice" in problem(tmp_path / "a.parquet")
+
+
+def test_without_the_package_or_with_an_old_one_the_line_says_what_to_type(tmp_path, monkeypatch):
+    path = written(tmp_path / "a.parquet", ROWS)
+    monkeypatch.setattr(pyarrow, "__version__", "14.0.2")
+    assert "Type: pip install --upgrade pyarrow" in problem(path)
+    monkeypatch.setitem(__import__("sys").modules, "pyarrow", None)
+    assert problem(path).endswith("which the package pyarrow reads. Type: pip install pyarrow")
