@@ -89,7 +89,8 @@ def test_a_stock_server_chooses_among_adapters_by_request_and_answers_as_the_tun
     ids = torch.randint(3, 300, (6,)).tolist()
     bare = wanted(model, [], ids)
     with running(tmp_path / "model.gguf", tmp_path, "f32", *files) as address:
-        for index, artifacts in [(None, []), *enumerate(tuned)]:
+        for index in (None, 0, 1, 0, None, 1):
+            artifacts = [] if index is None else tuned[index]
             written, likely = wanted(model, artifacts, ids)
             chosen = {"id": index or 0, "scale": float(index is not None)}
             tokens, seen = asked(address, ids, lora=[chosen])
