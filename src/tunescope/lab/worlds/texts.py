@@ -114,13 +114,13 @@ def with_mask(words: PreTrainedTokenizerFast, length: int) -> PreTrainedTokenize
     return words
 
 
-def masked(rows: Tensor, words: PreTrainedTokenizerFast, seed: int) -> tuple[Tensor, Tensor]:
+def masked(rows: Tensor, words: PreTrainedTokenizerFast, seed: int, noise: float = NOISE) -> tuple[Tensor, Tensor]:
     """Masked language modelling (Devlin et al. 2019, section 3.1): inputs, and targets that are -100 elsewhere.
 
-    `NOISE` of each row's tokens are to be told: eight of ten stand as the mask, one as any token, one as it is.
+    `noise` of each row's tokens are to be told: eight of ten stand as the mask, one as any token, one as it is.
     """
     draw = torch.Generator().manual_seed(seed)
-    count = max(1, round(rows.shape[1] * NOISE))
+    count = max(1, round(rows.shape[1] * noise))
     places = torch.rand(rows.shape, generator=draw).argsort(1)[:, :count]
     own, how = rows.gather(1, places), torch.rand(places.shape, generator=draw)
     other = torch.randint(len(words), places.shape, generator=draw)
