@@ -92,6 +92,14 @@ def test_what_is_cut_off_is_gone_on_from(tmp_path, monkeypatch):
         asked(tmp_path, monkeypatch, "--steps", "9")
 
 
+def test_a_folder_without_a_model_is_told_in_a_line(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["masked_decoder", str(tmp_path), str(tmp_path), "--out", str(tmp_path / "out")])
+    with pytest.raises(SystemExit):
+        masked_decoder.main()
+    assert f"{tmp_path} is no decoder that transformers reads: " in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_another_form_is_refused_in_a_line():
     gpt2 = tf.GPT2LMHeadModel(tf.GPT2Config(vocab_size=300, n_embd=32, n_layer=1, n_head=2))
     with pytest.raises(UserError, match="GPT2LMHeadModel of gpt2 has no masked class of its form: give a Llama"):

@@ -26,7 +26,6 @@ from tunescope.errors import UserError
 from tunescope.lab.worlds import texts
 from tunescope.lab.worlds.manifest import write_manifest
 from tunescope.lab.worlds.text_files import digest, read
-from tunescope.models.load import load_model
 from tunescope.system import files
 from tunescope.system.lock import locked
 from tunescope.trial.train.loop import Problem, Progress, Saving, train
@@ -86,6 +85,21 @@ def held_out(network: PreTrainedModel, inputs: Tensor, targets: Tensor) -> float
     return total / len(inputs)
 
 
+def _begun(name: str) -> tuple[PreTrainedModel, PreTrainedTokenizerFast]:
+    """The decoder of a folder or of the hub as a masked model, and its tokenizer. Raises UserError where there is none."""
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    safe = {"trust_remote_code": False}
+    try:
+        decoder = AutoModelForCausalLM.from_pretrained(name, dtype="float32", use_safetensors=True, **safe)
+        words = AutoTokenizer.from_pretrained(name, **safe)
+    except (OSError, ValueError) as problem:
+        raise UserError(
+            f"{name} is no decoder that transformers reads: {str(problem).strip().splitlines()[0]}"
+        ) from problem
+    return both_ways(decoder, words), words
+
+
 def learn(
     network: PreTrainedModel,
     corpus: texts.Corpus,
@@ -126,8 +140,7 @@ def make(given: argparse.Namespace) -> None:
     if given.out.exists():
         raise UserError(f"--out {given.out} is there already: name a new folder")
     given.out.parent.mkdir(parents=True, exist_ok=True)
-    decoder, words = load_model(given.model)
-    network = both_ways(decoder, words)
+    network, words = _begun(given.model)
     corpus = texts.corpus([text for one in given.texts for text in read(one)], words, given.length, 0)
     settings = Settings(
         steps=given.steps, batch_size=given.batch_size, schedule="cosine", precision="float32", patience=given.steps
