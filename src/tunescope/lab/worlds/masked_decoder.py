@@ -86,7 +86,7 @@ def held_out(network: PreTrainedModel, inputs: Tensor, targets: Tensor) -> float
 
 
 def _begun(name: str) -> tuple[PreTrainedModel, PreTrainedTokenizerFast]:
-    """The decoder of a folder or of the hub as a masked model, and its tokenizer. Raises UserError where there is none."""
+    """A decoder as a masked model, and its tokenizer. Raises UserError where there is none of that name."""
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     safe = {"trust_remote_code": False}
