@@ -184,7 +184,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=600, help="updates")
     parser.add_argument("--batch-size", type=int, default=4, help="rows of one")
     parser.add_argument("--length", type=int, default=128, help="tokens of a row")
-    parser.add_argument("--rate", type=float, default=1e-4, help="learning rate, at its highest")
+    parser.add_argument("--rate", type=float, default=3e-4, help="learning rate, at its highest")
     given = parser.parse_args()
     logging.disable_progress_bar()
     try:
