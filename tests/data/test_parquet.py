@@ -69,6 +69,24 @@ def test_a_conversation_is_read(tmp_path):
     assert found == read(tmp_path / "a.jsonl")
 
 
+def test_keys_of_turns_that_are_null_everywhere_are_null(tmp_path):
+    turns = [{"role": "user", "content": "Hello", "tool": None}, {"role": "assistant", "content": "Hi.", "tool": None}]
+    found = read(written(tmp_path / "a.parquet", [{"messages": turns, "at": datetime.date(2026, 1, 2)}] * 2))
+    (tmp_path / "a.jsonl").write_text(f"{json.dumps({'messages': turns, 'at': '2026-01-02'})}\n" * 2)
+    assert found == read(tmp_path / "a.jsonl")
+
+
+def test_a_column_that_cannot_be_read_is_named(tmp_path):
+    for name, one in {
+        "zone": pyarrow.array([1], pyarrow.timestamp("us", tz="Mars/Olympus")),
+        "twice": pyarrow.StructArray.from_arrays([pyarrow.array([1])] * 2, names=["a", "a"]),
+    }.items():
+        parquet.write_table(pyarrow.table({"text": ["A film."], name: one}), tmp_path / "a.parquet")
+        told = problem(tmp_path / "a.parquet")
+        assert f"a.parquet: pyarrow cannot read the column '{name}': " in told
+        assert told.endswith(". Leave it out.") and "\n" not in told
+
+
 def test_names_of_labels_are_told_once_as_they_are_typed(tmp_path):
     features = {"label": {"names": ["bad, dull", "good"], "_type": "ClassLabel"}, "text": {"_type": "Value"}}
     path = written(tmp_path / "a.parquet", ROWS, features)

@@ -24,7 +24,8 @@ def parquet_rows(data: bytes, path: Path) -> Iterator[tuple[int, dict[str, Any]]
     Numbers for which the file has names, as `datasets` writes them (ClassLabel), stay numbers; the names are told.
 
     Raises:
-        UserError: the package pyarrow is not installed or too old; no whole Parquet file; two columns of one name.
+        UserError: the package pyarrow is not installed or too old; no whole Parquet file; two columns of one name; a
+            column that pyarrow cannot convert.
     """
     table = _table(data, path)
     if len(set(table.column_names)) < len(table.column_names):
@@ -36,7 +37,9 @@ def parquet_rows(data: bytes, path: Path) -> Iterator[tuple[int, dict[str, Any]]
             Note(f"Parquet: {column!r} holds numbers for names. To ask for these: {label_pairs.typed(words)}"),
             stacklevel=2,
         )
-    yield from enumerate(table.to_pylist(), start=1)
+    columns = [_values(table.column(name), name, path) for name in table.column_names]
+    rows = (dict(zip(table.column_names, values, strict=True)) for values in zip(*columns, strict=True))
+    yield from enumerate(rows, start=1)
 
 
 def _table(data: bytes, path: Path) -> pyarrow.Table:
@@ -50,20 +53,24 @@ def _table(data: bytes, path: Path) -> pyarrow.Table:
             f"{path}: pyarrow {pyarrow.__version__} may run what a file holds. Type: pip install --upgrade pyarrow"
         )
     try:
-        table = parquet.ParquetFile(pyarrow.BufferReader(data)).read()
-        return table.cast(pyarrow.schema([_as_read(field) for field in table.schema], table.schema.metadata))
+        return parquet.ParquetFile(pyarrow.BufferReader(data)).read()
     except (pyarrow.ArrowException, OSError, ValueError) as problem:
         reason = str(problem).strip().splitlines()[0]
         raise UserError(f"{path} is no whole Parquet file, by pyarrow: {reason}") from problem
 
 
-def _as_read(field: pyarrow.Field) -> pyarrow.Field:
-    """The column as it is, or as text where its values are no JSON."""
-    from pyarrow import string, types
+def _values(column: pyarrow.ChunkedArray, name: str, path: Path) -> list[Any]:
+    """The column as it is, or as text where its values are no JSON. Others are not cast: pyarrow 26 fails at some."""
+    from pyarrow import ArrowException, string, types
 
-    kind = field.type
+    kind = column.type
     told = types.is_temporal(kind) and not types.is_duration(kind)
-    return field.with_type(string()) if told or types.is_decimal(kind) else field
+    try:
+        found: list[Any] = (column.cast(string()) if told or types.is_decimal(kind) else column).to_pylist()
+    except (ArrowException, ValueError) as problem:  # nanoseconds in a list, or a time zone that is not installed
+        reason = str(problem).strip().splitlines()[0].rstrip(".")
+        raise UserError(f"{path}: pyarrow cannot read the column {name!r}: {reason}. Leave it out.") from problem
+    return found
 
 
 def _named(metadata: Mapping[bytes, bytes]) -> dict[str, list[str]]:
