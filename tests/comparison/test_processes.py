@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 import warnings
+from contextlib import suppress
 from pathlib import Path
 
 import commands
@@ -164,6 +165,7 @@ from tunescope.system import ranks
 folder = Path(sys.argv[1])
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
 ranks.GRACE = 0.2
+signal.signal(signal.SIGINT, signal.default_int_handler)  # what a script runs in the background ignores it
 if not ranks.is_begun():
     sys.exit(ranks.begun(2, [__file__, str(folder)]))
 with ranks.own_folder(folder) as mine:
@@ -183,14 +185,18 @@ def test_a_kill_of_the_one_that_began_them_leaves_nothing_that_the_next_does_not
     folder.mkdir()
     script.write_text(TEAM)
     with subprocess.Popen([sys.executable, script, folder], start_new_session=True) as first:
-        while len(list(folder.glob("*.begun"))) < 2:
-            assert first.poll() is None
-            time.sleep(0.02)
-        if number == signal.SIGKILL:
-            os.killpg(first.pid, number)
-        else:
-            first.send_signal(number)
-        assert first.wait(20) == (143 if number == signal.SIGTERM else -number)
+        try:
+            while len(list(folder.glob("*.begun"))) < 2:
+                assert first.poll() is None
+                time.sleep(0.02)
+            if number == signal.SIGKILL:
+                os.killpg(first.pid, number)
+            else:
+                first.send_signal(number)
+            assert first.wait(20) == (143 if number == signal.SIGTERM else -number)
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(first.pid, signal.SIGKILL)
     assert sorted(path.name for path in tmp_path.iterdir() if path.name.startswith(".")) == left
     ranks.swept(folder)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["run", "team.py"]

@@ -22,8 +22,8 @@ def test_the_snippets_run_one_after_the_other(tmp_path: Path, capsys: pytest.Cap
         snippets = re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL)
         for snippet in snippets:
             exec(compile(snippet, "docs/serving.md", "exec"), names)
-    assert len(snippets) == 5
-    assert all((tmp_path / name).is_dir() for name in ("merged", "tokens", "embeds", "messages"))
+    assert len(snippets) == 6
+    assert all((tmp_path / name).is_dir() for name in ("merged", "tokens", "embeds", "gguf", "slot", "messages"))
     out = capsys.readouterr().out
     assert "<ts_0><ts_1><ts_2><s>" in out and "whatever serves the base model" in out
 

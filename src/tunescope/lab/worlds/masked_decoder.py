@@ -28,6 +28,7 @@ from tunescope.lab.worlds.manifest import write_manifest
 from tunescope.lab.worlds.text_files import digest, read
 from tunescope.system import files
 from tunescope.system.lock import locked
+from tunescope.system.say import say
 from tunescope.trial.train.loop import Problem, Progress, Saving, train
 from tunescope.trial.train.settings import Settings
 
@@ -157,7 +158,7 @@ def make(given: argparse.Namespace) -> None:
         facts |= {"characters_a_token": corpus.characters_a_token, "tokens": corpus.train.numel()}
         write_manifest(beside, facts)
     files.remove(begun)
-    print(
+    say(
         f"{given.out}: {network.num_parameters():,} parameters; nats a masked token held out: {before:.3f} as it "
         f"was, {after:.3f} now"
     )
@@ -166,11 +167,7 @@ def make(given: argparse.Namespace) -> None:
 def _say(now: Progress) -> None:
     if now.step % 20 == 0:
         left = f"{now.seconds_left / 60:.0f} minutes left"
-        print(
-            f"step {now.step:,} of {now.steps:,}: loss {now.loss:.3f}, best {now.best}, {left}",
-            file=sys.stderr,
-            flush=True,
-        )
+        say(f"step {now.step:,} of {now.steps:,}: loss {now.loss:.3f}, {left}", sys.stderr)
 
 
 def main() -> None:
