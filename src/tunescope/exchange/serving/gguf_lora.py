@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,6 +27,7 @@ FILE = "lora.gguf"
 ARCHITECTURES = {"gpt2": "gpt2", "llama": "llama", "mistral": "llama", "qwen2": "qwen2", "qwen3": "qwen3"}
 PAIRED = ("llama", "mistral")  # GGUF has the rows of their queries and keys that are turned together side by side
 INSTEAD = "merge it (--to merged) and convert the checkpoint by llama.cpp's convert_hf_to_gguf.py"
+OLDEST = (0, 17)  # gguf before 0.16.2 has no names of Qwen3, or reads no adapter back
 
 ROUNDING = 1e-5  # of outputs: the file has float32, whatever the model has
 
@@ -35,7 +37,7 @@ def write(given: Outgoing, folder: Path) -> list[str]:
 
     Raises:
         UserError: what is no plain LoRA, a family whose GGUF was not tried, a map that has no name there, or no package
-            gguf.
+            gguf that is new enough.
     """
     _check(given)
     import gguf
@@ -84,7 +86,7 @@ def _check(given: Outgoing) -> None:
     for artifact in given.artifacts:
         if not isinstance(artifact.spec, LoRA) or artifact.spec.gain:
             kind = "DoRA" if isinstance(artifact.spec, LoRA) else name_of(type(artifact.spec))
-            raise UserError(f"--to llama_lora holds LoRA alone, and {kind} ({artifact.spec}) is none: {INSTEAD}.")
+            raise UserError(f"A GGUF adapter holds LoRA alone, and {kind} ({artifact.spec}) is none: {INSTEAD}.")
     family = given.model.config.model_type
     if family not in ARCHITECTURES or given.model.get_output_embeddings() is None:
         raise UserError(
@@ -93,7 +95,12 @@ def _check(given: Outgoing) -> None:
             "--to peft, then llama.cpp's convert_lora_to_gguf.py."
         )
     if find_spec("gguf") is None:
-        raise UserError("--to llama_lora writes by the package gguf, which is not installed. Type: pip install gguf")
+        raise UserError("A GGUF adapter is written by the package gguf, which is not installed. Type: pip install gguf")
+    if tuple(map(int, version("gguf").split(".")[:2])) < OLDEST:
+        raise UserError(
+            f"A GGUF adapter is written by the package gguf, of which {version('gguf')} is too old. "
+            "Type: pip install --upgrade gguf"
+        )
 
 
 def _names(given: Outgoing) -> dict[nn.Module, str]:
@@ -108,7 +115,7 @@ def _names(given: Outgoing) -> dict[nn.Module, str]:
     for module in lora_out.factors(given.artifacts, given.model):
         name = names.get_name(own[module])
         if name is None:
-            raise UserError(f"--to llama_lora: a GGUF of this base has no map for {own[module]!r}: {INSTEAD}.")
+            raise UserError(f"A GGUF of this base has no map for {own[module]!r}: {INSTEAD}.")
         found[module] = f"{name}.weight"
     return found
 
