@@ -134,9 +134,10 @@ def test_a_damaged_file_is_not_kept(monkeypatch, tmp_path):
 @pytest.mark.parametrize(
     ("specs", "says"),
     [
-        ([ts.Prefix(length=2)], "holds LoRA alone, and prefix"),
-        ([ts.LoRA(rank=2, gain=True)], "holds LoRA alone, and DoRA"),
-        ([ts.LoRA(rank=2), ts.Bias()], "holds LoRA alone, and bias"),
+        ([ts.Prefix(length=2)], r"holds LoRA alone, and prefix .* none: --to llama_slot takes a context"),
+        ([ts.LoRA(rank=2, gain=True)], r"holds LoRA alone, and DoRA .* none: merge it \(--to merged\)"),
+        ([ts.LoRA(rank=2), ts.Bias()], r"holds LoRA alone, and bias .* none: merge it"),
+        ([ts.LoRA(rank=2), ts.Adapter()], r"holds LoRA alone, and adapter .* none: no llama.cpp server has a place"),
     ],
 )
 def test_what_is_no_plain_lora_is_refused(specs, says, tmp_path):

@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
+from tunescope.attachment.merge import can_merge
 from tunescope.errors import UserError
 from tunescope.exchange.outgoing import Outgoing
 from tunescope.exchange.peft import lora, lora_out
 from tunescope.exchange.peft.patches import Patches
-from tunescope.methods.artifact import Artifact
+from tunescope.exchange.serving.refusals import KEPT
+from tunescope.methods.artifact import Artifact, Context, Spec
 from tunescope.methods.deltas.lora import LoRA
 from tunescope.methods.text_form import name_of
 
@@ -86,7 +88,9 @@ def _check(given: Outgoing) -> None:
     for artifact in given.artifacts:
         if not isinstance(artifact.spec, LoRA) or artifact.spec.gain:
             kind = "DoRA" if isinstance(artifact.spec, LoRA) else name_of(type(artifact.spec))
-            raise UserError(f"A GGUF adapter holds LoRA alone, and {kind} ({artifact.spec}) is none: {INSTEAD}.")
+            raise UserError(
+                f"A GGUF adapter holds LoRA alone, and {kind} ({artifact.spec}) is none: {_instead(artifact.spec)}."
+            )
     family = given.model.config.model_type
     if family not in ARCHITECTURES or given.model.get_output_embeddings() is None:
         raise UserError(
@@ -101,6 +105,15 @@ def _check(given: Outgoing) -> None:
             f"A GGUF adapter is written by the package gguf, of which {version('gguf')} is too old. "
             "Type: pip install --upgrade gguf"
         )
+
+
+def _instead(spec: Spec) -> str:
+    """What to do with what is no LoRA."""
+    if can_merge(spec):
+        return INSTEAD
+    if isinstance(spec, Context):
+        return "--to llama_slot takes a context, with a LoRA beside it or without"
+    return f"no llama.cpp server has a place for it; {KEPT}"
 
 
 def _names(given: Outgoing) -> dict[nn.Module, str]:
