@@ -96,6 +96,18 @@ def test_names_of_labels_are_told_once_as_they_are_typed(tmp_path):
         assert [row["label"] for row in read(path)] == [1, 0]
 
 
+def test_a_corpus_which_has_words_of_its_own_for_numbers_is_read_without_them(tmp_path):
+    features = {"label": {"names": ["negative", "positive"], "_type": "ClassLabel"}}
+    rows = [{"sentence": "It drags.", "label": 0, "idx": 0}, {"sentence": "A gorgeous film.", "label": 1, "idx": 1}]
+    path = written(tmp_path / "train-00000-of-00001.parquet", rows, features)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert [(row["text"], row["label"]) for row in read(f"sst2:{path}")] == [
+            ("It drags.", "negative"),
+            ("A gorgeous film.", "positive"),
+        ]
+
+
 @pytest.mark.parametrize(
     "features", [[], {"label": 3}, {"label": {"_type": "ClassLabel"}}, {"label": {"names": [1], "_type": "ClassLabel"}}]
 )
