@@ -3,6 +3,7 @@
 import datetime
 import decimal
 import json
+import subprocess
 import warnings
 from pathlib import Path
 
@@ -12,6 +13,8 @@ from tunescope.data.read import read
 from tunescope.data.row import value
 from tunescope.data.texts import texts
 from tunescope.errors import Note, UserError
+from tunescope.system import label_pairs
+from tunescope.system.say import shown
 
 pyarrow = pytest.importorskip("pyarrow", reason="the package pyarrow writes and reads the files")
 parquet = pytest.importorskip("pyarrow.parquet")
@@ -94,6 +97,30 @@ def test_names_of_labels_are_told_once_as_they_are_typed(tmp_path):
         Note, match=r"'label' holds numbers for names. To ask for these: --words '0=bad\\, dull,1=good'$"
     ):
         assert [row["label"] for row in read(path)] == [1, 0]
+
+
+def test_names_of_many_labels_are_shown_whole_and_are_typed_as_they_stand(tmp_path):
+    names = [f"why was this card payment of mine declined, number {index}" for index in range(77)]
+    path = written(tmp_path / "a.parquet", ROWS, {"label": {"names": names, "_type": "ClassLabel"}})
+    with pytest.warns(Note) as told:
+        read(path)
+    typed = shown(str(told[0].message)).partition("To ask for these: ")[2]
+    lines = subprocess.run(["sh", "-c", f"printf '%s\\n' {typed}"], capture_output=True, text=True, check=True).stdout
+    option, *words = lines.splitlines()
+    given = [word for word in words if word != option]
+    assert option == "--words" and label_pairs.pairs(option, given) == {str(at): name for at, name in enumerate(names)}
+
+
+def test_a_corpus_which_has_words_of_its_own_for_numbers_is_read_without_them(tmp_path):
+    features = {"label": {"names": ["negative", "positive"], "_type": "ClassLabel"}}
+    rows = [{"sentence": "It drags.", "label": 0, "idx": 0}, {"sentence": "A gorgeous film.", "label": 1, "idx": 1}]
+    path = written(tmp_path / "train-00000-of-00001.parquet", rows, features)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert [(row["text"], row["label"]) for row in read(f"sst2:{path}")] == [
+            ("It drags.", "negative"),
+            ("A gorgeous film.", "positive"),
+        ]
 
 
 @pytest.mark.parametrize(

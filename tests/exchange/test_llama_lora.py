@@ -1,5 +1,6 @@
 """A LoRA as a GGUF adapter: in a stock llama.cpp server, over the whole vocabulary; and what is refused."""
 
+import importlib.metadata
 import json
 from contextlib import nullcontext
 
@@ -133,9 +134,10 @@ def test_a_damaged_file_is_not_kept(monkeypatch, tmp_path):
 @pytest.mark.parametrize(
     ("specs", "says"),
     [
-        ([ts.Prefix(length=2)], "holds LoRA alone, and prefix"),
-        ([ts.LoRA(rank=2, gain=True)], "holds LoRA alone, and DoRA"),
-        ([ts.LoRA(rank=2), ts.Bias()], "holds LoRA alone, and bias"),
+        ([ts.Prefix(length=2)], r"holds LoRA alone, and prefix .* none: --to llama_slot takes a context"),
+        ([ts.LoRA(rank=2, gain=True)], r"holds LoRA alone, and DoRA .* none: merge it \(--to merged\)"),
+        ([ts.LoRA(rank=2), ts.Bias()], r"holds LoRA alone, and bias .* none: merge it"),
+        ([ts.LoRA(rank=2), ts.Adapter()], r"holds LoRA alone, and adapter .* none: no llama.cpp server has a place"),
     ],
 )
 def test_what_is_no_plain_lora_is_refused(specs, says, tmp_path):
@@ -170,3 +172,13 @@ def test_without_the_package_the_line_says_what_to_type(monkeypatch, tmp_path):
     monkeypatch.setattr(gguf_lora, "find_spec", lambda name: None)
     with pytest.raises(ts.UserError, match="pip install gguf"):
         exported(tmp_path / "lora", artifacts, model)
+
+
+@pytest.mark.parametrize("old", ["0.10.0", "0.16.3"])
+def test_with_an_old_package_the_line_says_what_to_type(old, monkeypatch, tmp_path):
+    model = model_of("llama")
+    artifacts = tuned_of(model, [ts.LoRA(rank=2)])
+    monkeypatch.setattr(importlib.metadata.Distribution, "version", old)
+    with pytest.raises(ts.UserError, match=rf"gguf, of which {old} is too old. Type: pip install --upgrade gguf"):
+        exported(tmp_path / "lora", artifacts, model)
+    assert not (tmp_path / "lora").exists()

@@ -89,7 +89,11 @@ def test_what_a_slot_cannot_be_is_refused(change, says, tmp_path):
 
 @pytest.mark.parametrize(
     ("specs", "says"),
-    [([ts.LoRA(rank=2)], "export it apart, --to merged"), ([ts.Infix(length=2)], "no context in front of the text")],
+    [
+        ([ts.LoRA(rank=2)], "export it apart, --to merged"),
+        ([ts.Infix(length=2)], "no context in front of the text"),
+        ([ts.Prefix(length=2), ts.LoRA(rank=2, gain=True)], "^A GGUF adapter holds LoRA alone, and DoRA"),
+    ],
 )
 def test_what_is_no_context_in_front_is_refused(specs, says, tmp_path):
     model = model_of("llama")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +14,7 @@ from tunescope.data.corpus_name import FOLDER, Spec, names, parsed, shown
 from tunescope.data.corpus_rows import Found
 from tunescope.data.row import Row, check_characters
 from tunescope.data.rows_of_file import file_sha256
-from tunescope.errors import UserError
+from tunescope.errors import Note, UserError
 from tunescope.system import plugins
 
 PARTS = ("train", "dev", "test")
@@ -78,7 +79,9 @@ def read(spec: Spec) -> Rows:
     own = _own(spec)
     base, domain = _base(spec, own)
     module = _module(spec)
-    found: Found = module.rows(own.get(base, (spec.path,)))
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Parquet: ", Note)  # a corpus has words of its own for labels
+        found: Found = module.rows(own.get(base, (spec.path,)))
     if hasattr(module, "DOMAIN") and "train" in own:
         known = found if base == "train" else module.rows(own["train"])
         if all(module.DOMAIN in row for row in (*found.rows, *known.rows)):  # a copy may lack it

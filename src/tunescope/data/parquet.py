@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import pyarrow
 
 SUFFIX = ".parquet"
+TOGETHER = 30  # names in a line, for a terminal is shown no line of thousands of characters
 OLDEST = 15  # before, pyarrow could be made to unpickle what a file holds
 
 
@@ -32,10 +33,8 @@ def parquet_rows(data: bytes, path: Path) -> Iterator[tuple[int, dict[str, Any]]
         twice = next(name for name in table.column_names if table.column_names.count(name) > 1)
         raise UserError(f"{path} has the column {twice!r} twice. Rename one.")
     for column, names in _named(table.schema.metadata or {}).items():
-        words = {str(number): name for number, name in enumerate(names)}
         warnings.warn(
-            Note(f"Parquet: {column!r} holds numbers for names. To ask for these: {label_pairs.typed(words)}"),
-            stacklevel=2,
+            Note(f"Parquet: {column!r} holds numbers for names. To ask for these: {_words(names)}"), stacklevel=2
         )
     columns = [_values(table.column(name), name, path) for name in table.column_names]
     rows = (dict(zip(table.column_names, values, strict=True)) for values in zip(*columns, strict=True))
@@ -81,3 +80,10 @@ def _named(metadata: Mapping[bytes, bytes]) -> dict[str, list[str]]:
     except (ValueError, KeyError, TypeError, AttributeError):  # whatever another program wrote there
         return {}
     return {name: names for name, names in labels.items() if names and all(isinstance(one, str) for one in names)}
+
+
+def _words(names: list[str]) -> str:
+    """The option that asks for these, as a shell takes it, over several lines where they are many."""
+    words = [(str(number), name) for number, name in enumerate(names)]
+    parts = [dict(words[at : at + TOGETHER]) for at in range(0, len(words), TOGETHER)]
+    return " \\\n  ".join(map(label_pairs.typed, parts))

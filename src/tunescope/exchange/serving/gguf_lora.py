@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,11 +10,13 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
+from tunescope.attachment.merge import can_merge
 from tunescope.errors import UserError
 from tunescope.exchange.outgoing import Outgoing
 from tunescope.exchange.peft import lora, lora_out
 from tunescope.exchange.peft.patches import Patches
-from tunescope.methods.artifact import Artifact
+from tunescope.exchange.serving.refusals import KEPT
+from tunescope.methods.artifact import Artifact, Context, Spec
 from tunescope.methods.deltas.lora import LoRA
 from tunescope.methods.text_form import name_of
 
@@ -26,6 +29,7 @@ FILE = "lora.gguf"
 ARCHITECTURES = {"gpt2": "gpt2", "llama": "llama", "mistral": "llama", "qwen2": "qwen2", "qwen3": "qwen3"}
 PAIRED = ("llama", "mistral")  # GGUF has the rows of their queries and keys that are turned together side by side
 INSTEAD = "merge it (--to merged) and convert the checkpoint by llama.cpp's convert_hf_to_gguf.py"
+OLDEST = (0, 17)  # gguf before 0.16.2 has no names of Qwen3, or reads no adapter back
 
 ROUNDING = 1e-5  # of outputs: the file has float32, whatever the model has
 
@@ -35,7 +39,7 @@ def write(given: Outgoing, folder: Path) -> list[str]:
 
     Raises:
         UserError: what is no plain LoRA, a family whose GGUF was not tried, a map that has no name there, or no package
-            gguf.
+            gguf that is new enough.
     """
     _check(given)
     import gguf
@@ -84,7 +88,9 @@ def _check(given: Outgoing) -> None:
     for artifact in given.artifacts:
         if not isinstance(artifact.spec, LoRA) or artifact.spec.gain:
             kind = "DoRA" if isinstance(artifact.spec, LoRA) else name_of(type(artifact.spec))
-            raise UserError(f"--to llama_lora holds LoRA alone, and {kind} ({artifact.spec}) is none: {INSTEAD}.")
+            raise UserError(
+                f"A GGUF adapter holds LoRA alone, and {kind} ({artifact.spec}) is none: {_instead(artifact.spec)}."
+            )
     family = given.model.config.model_type
     if family not in ARCHITECTURES or given.model.get_output_embeddings() is None:
         raise UserError(
@@ -93,7 +99,21 @@ def _check(given: Outgoing) -> None:
             "--to peft, then llama.cpp's convert_lora_to_gguf.py."
         )
     if find_spec("gguf") is None:
-        raise UserError("--to llama_lora writes by the package gguf, which is not installed. Type: pip install gguf")
+        raise UserError("A GGUF adapter is written by the package gguf, which is not installed. Type: pip install gguf")
+    if tuple(map(int, version("gguf").split(".")[:2])) < OLDEST:
+        raise UserError(
+            f"A GGUF adapter is written by the package gguf, of which {version('gguf')} is too old. "
+            "Type: pip install --upgrade gguf"
+        )
+
+
+def _instead(spec: Spec) -> str:
+    """What to do with what is no LoRA."""
+    if can_merge(spec):
+        return INSTEAD
+    if isinstance(spec, Context):
+        return "--to llama_slot takes a context, with a LoRA beside it or without"
+    return f"no llama.cpp server has a place for it; {KEPT}"
 
 
 def _names(given: Outgoing) -> dict[nn.Module, str]:
@@ -108,7 +128,7 @@ def _names(given: Outgoing) -> dict[nn.Module, str]:
     for module in lora_out.factors(given.artifacts, given.model):
         name = names.get_name(own[module])
         if name is None:
-            raise UserError(f"--to llama_lora: a GGUF of this base has no map for {own[module]!r}: {INSTEAD}.")
+            raise UserError(f"A GGUF of this base has no map for {own[module]!r}: {INSTEAD}.")
         found[module] = f"{name}.weight"
     return found
 
