@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -61,7 +62,8 @@ def _read(
     import transformers
 
     try:
-        with quiet(warnings=not in_words), gguf_file.without_bar():  # what lacks for words is refused later
+        bar = gguf_file.without_bar() if "gguf_file" in file else nullcontext()
+        with quiet(warnings=not in_words), bar:  # what lacks for words is refused later, in one line
             config = transformers.AutoConfig.from_pretrained(place, trust_remote_code=False, **file)
             _check_config(name, config)
             _check_reads_text(name, config)
