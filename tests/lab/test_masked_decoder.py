@@ -87,7 +87,9 @@ def test_what_is_cut_off_is_gone_on_from(tmp_path, monkeypatch):
         asked(tmp_path, monkeypatch, "--steps", "9")
     assert not (tmp_path / "out").exists()
     monkeypatch.setattr(masked_decoder, "_say", lambda now: steps.append(now.step))
+    assert (tmp_path / ".out.begun").exists()
     assert asked(tmp_path, monkeypatch, "--steps", "9").is_dir() and min(steps) > 3
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
     with pytest.raises(SystemExit):
         asked(tmp_path, monkeypatch, "--steps", "9")
 
