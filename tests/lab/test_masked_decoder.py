@@ -72,6 +72,9 @@ def test_the_command_makes_a_model_that_tells_masked_words(tmp_path, capsys, mon
     place = (given["input_ids"][0] == words.mask_token_id).nonzero().item()
     assert words.decode(model(**given).logits[0, place].argmax()) == " sat"
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
+    out.rename(tmp_path / "first")
+    again = asked(tmp_path, monkeypatch, "--steps", "80", "--batch-size", "8")
+    assert digests(again)["model.safetensors"] == facts["sha256"]["model.safetensors"]
 
 
 def test_what_is_cut_off_is_gone_on_from(tmp_path, monkeypatch):

@@ -26,6 +26,7 @@ from tunescope.errors import UserError
 from tunescope.lab.worlds import texts
 from tunescope.lab.worlds.manifest import write_manifest
 from tunescope.lab.worlds.text_files import digest, read
+from tunescope.lab.worlds.text_models import held_out_loss
 from tunescope.system import files
 from tunescope.system.lock import locked
 from tunescope.system.say import say
@@ -47,7 +48,7 @@ SAVE_EVERY = 60.0  # seconds
 
 
 def both_ways(decoder: PreTrainedModel, words: PreTrainedTokenizerFast) -> PreTrainedModel:
-    """The same weights in EuroBERT's class; the tokenizer has a mask token now, whose row is the mean of the others.
+    """The same weights in EuroBERT's class; the tokenizer has a mask token now, whose row is drawn like the others.
 
     Raises:
         UserError: the decoder is no Llama.
@@ -60,6 +61,7 @@ def both_ways(decoder: PreTrainedModel, words: PreTrainedTokenizerFast) -> PreTr
             f"{type(decoder).__name__} of {config.model_type} has no masked class of its form: give a Llama."
         )
     ends = {"pad_token_id": words.pad_token_id, "bos_token_id": None, "eos_token_id": words.eos_token_id}
+    ends["mask_token_id"] = 0  # until the tokenizer has one
     made = EuroBertForMaskedLM(EuroBertConfig(**{name: getattr(config, name) for name in SHAPE}, **ends))
     made.load_state_dict(decoder.state_dict())
     texts.with_mask(words, config.max_position_embeddings)
@@ -73,17 +75,6 @@ def loss(network: PreTrainedModel, inputs: Tensor, targets: Tensor) -> Tensor:
     asked = targets != -100
     states = network.base_model(input_ids=inputs).last_hidden_state
     return F.cross_entropy(network.lm_head(states[asked]).float(), targets[asked])
-
-
-@torch.no_grad()
-def held_out(network: PreTrainedModel, inputs: Tensor, targets: Tensor) -> float:
-    """`loss` over all rows, in parts; the network's mode is left as it was."""
-    was = network.training
-    network.eval()
-    parts = zip(torch.split(inputs, TOGETHER), torch.split(targets, TOGETHER), strict=True)
-    total = sum(float(loss(network, *part)) * len(part[0]) for part in parts)
-    network.train(was)
-    return total / len(inputs)
 
 
 def _begun(name: str) -> tuple[PreTrainedModel, PreTrainedTokenizerFast]:
@@ -112,7 +103,11 @@ def learn(
     """Train it; the nats a masked token held out, before and after."""
     rows = corpus.train
     watched = texts.masked(corpus.held_out[:HELD_OUT], words, 0)
-    before = held_out(network, *watched)
+
+    def now() -> float:
+        return held_out_loss(network, *watched, of=loss, together=TOGETHER)
+
+    before = now()
     parameters = dict(network.named_parameters())
 
     def drawn(chosen: list[int]) -> tuple[Tensor, Tensor]:
@@ -122,14 +117,14 @@ def learn(
         parameters=parameters,
         rates=dict.fromkeys(parameters, rate),
         loss=lambda chosen: loss(network, *drawn(chosen)),
-        score=lambda: -held_out(network, *watched),
+        score=lambda: -now(),
         lengths=[rows.shape[1]] * len(rows),
         labelled=[rows.shape[1]] * len(rows),
     )
     network.train()
     train(problem, settings, 0, saving=saving, report=_say)
     network.eval()
-    return [before, held_out(network, *watched)]
+    return [before, now()]
 
 
 def make(given: argparse.Namespace) -> None:
@@ -141,6 +136,7 @@ def make(given: argparse.Namespace) -> None:
     if given.out.exists():
         raise UserError(f"--out {given.out} is there already: name a new folder")
     given.out.parent.mkdir(parents=True, exist_ok=True)
+    torch.manual_seed(0)  # of the row that is drawn
     network, words = _begun(given.model)
     corpus = texts.corpus([text for one in given.texts for text in read(one)], words, given.length, 0)
     settings = Settings(

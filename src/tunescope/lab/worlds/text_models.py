@@ -52,6 +52,7 @@ EVERY = 100  # steps between two lines about how far it is
 SAVE_EVERY = 60.0  # seconds
 Pairs = tuple[Tensor, Tensor]
 Report = Callable[[Progress], None]
+Loss = Callable[["PreTrainedModel", Tensor, Tensor], Tensor]
 
 
 @dataclass(frozen=True)
@@ -214,12 +215,14 @@ def loss(network: PreTrainedModel, inputs: Tensor, targets: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def held_out_loss(network: PreTrainedModel, inputs: Tensor, targets: Tensor) -> float:
-    """`loss` over all rows, in parts; the network's mode is left as it was."""
+def held_out_loss(
+    network: PreTrainedModel, inputs: Tensor, targets: Tensor, of: Loss = loss, together: int = TOGETHER
+) -> float:
+    """The loss over all rows, `together` at a time; the network's mode is left as it was."""
     was = network.training
     network.eval()
-    parts = zip(torch.split(inputs, TOGETHER), torch.split(targets, TOGETHER), strict=True)
-    total = sum(float(loss(network, *part)) * len(part[0]) for part in parts)
+    parts = zip(torch.split(inputs, together), torch.split(targets, together), strict=True)
+    total = sum(float(of(network, *part)) * len(part[0]) for part in parts)
     network.train(was)
     return total / len(inputs)
 
