@@ -50,3 +50,9 @@ def test_a_damaged_gzip_file_is_refused_in_one_line(tmp_path):
     ) as caught:
         general_text(str(tmp_path / "a.txt.gz"))
     assert "\n" not in str(caught.value)
+
+
+def test_parquet_packed_once_more_is_told_to_be_unpacked(tmp_path):
+    (tmp_path / "a.parquet.gz").write_bytes(gzip.compress(b"PAR1"))
+    with pytest.raises(UserError, match=r"^--forgetting: .*packed by itself\. Unpack it: gunzip .*a\.parquet\.gz$"):
+        general_text(str(tmp_path / "a.parquet.gz"))

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tunescope.data import rows_of_file
 from tunescope.data.read import read, sha256
 from tunescope.data.row import MissingField, Row, every_row, value
-from tunescope.errors import UserError
+from tunescope.errors import Note, UserError
 
 texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"))
 names = st.text(st.characters(exclude_categories=["Cs", "Cc", "Zl", "Zp"]), min_size=1)
@@ -67,6 +67,7 @@ def test_what_csv_writes_is_read_back(tmp_path, table, end, mark):
     assert read(path) == [dict(zip(header, row, strict=True)) for row in rows]
 
 
+@pytest.mark.filterwarnings("ignore::tunescope.errors.Note")  # of cells that look quoted
 @one_file
 @given(table=tables, end=st.sampled_from(["\n", "\r\n"]))
 def test_tsv_has_one_row_a_line_and_no_quoting(tmp_path, table, end):
@@ -76,6 +77,15 @@ def test_tsv_has_one_row_a_line_and_no_quoting(tmp_path, table, end):
     got = read(write(tmp_path / "rows.tsv", content))
     assert got == [dict(zip(header, row, strict=True)) for row in rows]
     assert [row.line for row in got] == list(range(2, len(rows) + 2))
+
+
+def test_quotes_of_csv_in_a_tsv_are_kept_and_told(tmp_path):
+    cells = ['"He said ""no""."', '"in quotes"', '""', 'a ""word""', '"one" and ""two"""']
+    path = write(tmp_path / "a.tsv", "\n".join(["text", *cells]))
+    with pytest.warns(
+        Note, match=r"a\.tsv: 1 of the fields look quoted as in CSV\. .* their quotes are text: .* as CSV\.$"
+    ):
+        assert [row["text"] for row in read(path)] == cells
 
 
 def test_a_csv_row_has_the_line_it_begins_on(tmp_path):

@@ -10,6 +10,7 @@ import json
 import math
 import os
 import sys
+import warnings
 import zlib
 from collections.abc import Iterator
 from itertools import count
@@ -18,7 +19,7 @@ from typing import Any, NoReturn
 
 from tunescope.data import parquet
 from tunescope.data.row import Row, also, check_characters
-from tunescope.errors import UserError
+from tunescope.errors import Note, UserError
 from tunescope.system import shell
 from tunescope.system.say import visible
 
@@ -58,6 +59,8 @@ def file_rows(path: Path) -> list[dict[str, Any]]:
 
 def _converting(path: Path) -> str:
     """What to do with a file of another format. The name that it gets is of no file that is there."""
+    if path.suffix == ".gz" and path.with_suffix("").suffix.lower() == parquet.SUFFIX:
+        return f"Parquet is packed by itself. Unpack it: gunzip {shell.path(path)}"
     if (reader := TABLES.get(path.suffix.lower())) is None:
         return "Rename or convert the file."
     names = (str(path.with_suffix(f"{'' if at == 1 else f'.{at}'}.jsonl")) for at in count(1))
@@ -233,7 +236,19 @@ def _csv_rows(text: str, path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 
 def _tsv_rows(text: str, path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     lines = ((n, line.removesuffix("\r")) for n, line in enumerate(text.split("\n"), start=1))
-    return _named(((n, line.split("\t") if line else []) for n, line in lines), path)
+    records = [(n, line.split("\t") if line else []) for n, line in lines]
+    if quoted := sum(_is_quoted(cell) for _, record in records for cell in record):
+        note = (
+            "of the fields look quoted as in CSV. A TSV has no quoting, so their quotes are text: else save it as CSV."
+        )
+        warnings.warn(Note(f"{path}: {quoted:,} {note}"), stacklevel=2)
+    return _named(iter(records), path)
+
+
+def _is_quoted(cell: str) -> bool:
+    """Between quotes, with those inside written twice: what no text is by chance."""
+    inner = cell[1:-1].replace('""', "")
+    return len(cell) > 2 and cell[0] == cell[-1] == '"' and '"' not in inner and len(inner) < len(cell) - 2
 
 
 def _named(records: Iterator[tuple[int, list[str]]], path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
