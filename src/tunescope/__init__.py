@@ -33,6 +33,7 @@ _PLACES = {
     "load": "tunescope.attachment.artifact_folder",
     "lower": "tunescope.attachment.lower",
     "merge": "tunescope.attachment.merge",
+    "predict": "tunescope.comparison.predict",
     "record": "tunescope.attachment.attention.record",
     "resume": "tunescope.comparison.comparison",
     "save": "tunescope.attachment.artifact_folder",

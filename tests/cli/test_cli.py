@@ -73,7 +73,7 @@ def test_help_is_quick_and_imports_nothing_heavy(tmp_path):
 
 def test_every_option_is_explained(tunescope, monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
-    for verb in ("compare", "check", "demo", "resume", "doctor", "export", "import"):
+    for verb in ("compare", "check", "demo", "resume", "predict", "doctor", "export", "import"):
         _, out, _ = tunescope(verb, "--help")
         options = re.findall(r"│ (?:\*  )?(--\S+(?: \S+)*)  +(.*?) *│", out)
         assert options

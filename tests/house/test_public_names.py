@@ -12,7 +12,7 @@ from tunescope.methods.artifact import Spec
 from tunescope.methods.text_form import parse
 
 NAMES = {
-    *("attach", "compare", "load", "lower", "merge", "record", "resume", "save"),
+    *("attach", "compare", "load", "lower", "merge", "predict", "record", "resume", "save"),
     *("Anchors", "Infix", "Inputs", "Prefix", "Soft", "Text"),
     *("Adapter", "Bias", "Full", "Head", "LoRA", "Reweight"),
     *("Artifact", "Bank", "Plan", "Settings", "UserError"),

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from scripts.imports import PACKAGE
 
-VERBS = "resume|report|status|index|import|export|compare|check|lm-eval"
+VERBS = "resume|predict|report|status|index|import|export|compare|check|lm-eval"
 RUN = rf"\b(?:rm|mv|cp)|\btunescope (?:{VERBS})|\btype that command .*--out"
 COMMAND = re.compile(rf"(?:{RUN})(?: (?:[A-Z]+|--out|\{{\}}))* $")
 QUOTED = re.compile(r"(?:shell\.(?:path|word|line|join)|shlex\.quote|command)\(")

@@ -7,8 +7,10 @@ import copy
 import hashlib
 import json
 import re
+import shlex
 import subprocess
 import sys
+from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -50,6 +52,16 @@ class Tags(HTMLParser):
 
 def test_equal_results_give_equal_bytes():
     assert report.html(RESULTS) == report.html(copy.deepcopy(RESULTS))
+
+
+def test_how_new_rows_are_answered_stands_there_with_the_arm_where_it_is_not_the_best():
+    results = json.loads((Path(__file__).parents[2] / "results/sst2.json").read_text("utf-8"))
+    asked = "tunescope predict RUN NEW.jsonl --out ANSWERS.jsonl"
+    assert f"{asked}</pre>" in report.html(results)
+    results["best"] = {"arm": "zero-shot", "path": None}
+    page = report.html(results)
+    (typed,) = shlex.split(unescape(re.search(rf"{asked} (.+)</pre>", page)[1]))
+    assert typed.removeprefix("--arm=") == re.search(r'<p class="lead">(.+) on new rows, in Python', page)[1]
 
 
 @pytest.mark.parametrize("name", ["sst2", "trec", "e2e"])

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 from cyclopts import App, CycloptsError, Parameter, UnknownOptionError
 
 from tunescope import __version__
-from tunescope.cli import artifacts, comparisons, harness, listings, runs, studies
+from tunescope.cli import artifacts, comparisons, harness, listings, predictions, runs, studies
 from tunescope.cli.whole_numbers import exactly
 from tunescope.errors import Note, UserError
 from tunescope.exchange.format import format_lines
@@ -43,7 +43,7 @@ _listing(comparisons.compare, "Loggers", plugins.lines(LOGGERS))
 for plain in (
     *(comparisons.check, comparisons.resume, comparisons.report, comparisons.index),
     *(runs.status, runs.watch, runs.work),
-    studies.reproduce,
+    *(predictions.predict, studies.reproduce),
     *(artifacts.push, artifacts.pull, harness.lm_eval),
     *(listings.data, listings.arms, listings.doctor),
 ):

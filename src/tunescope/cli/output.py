@@ -30,6 +30,8 @@ def print_run(folder: Path, results: Mapping[str, Any]) -> None:
         say(f"best artifact: {folder / 'best'}")
     elif told := no_artifact(results):
         say(told)
+    if results.get("best"):
+        say(f"new rows: tunescope predict {shell.path(folder)} NEW.jsonl --out ANSWERS.jsonl")
 
 
 def check_finished(folder: Path, results: Mapping[str, Any]) -> None:

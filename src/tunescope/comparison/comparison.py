@@ -82,6 +82,12 @@ class Comparison:
             raise UserError(f"{self.folder / 'best'} is gone. To have it made again, type: {again}")
         return load(self.folder / "best")
 
+    def predict(self, rows: str | Path | Sequence[Mapping[str, Any]], **how: Any) -> list[dict[str, Any]]:
+        """`tunescope.predict` of this run."""
+        from tunescope.comparison.predict import predict
+
+        return predict(self.folder, rows, **how)
+
     def __str__(self) -> str:
         return terminal.everything(self.results)
 

@@ -18,9 +18,9 @@ from tunescope.comparison.arms import passes
 from tunescope.comparison.job import Job
 from tunescope.comparison.outcome import KEPT, Outcome, done, paused, stopped
 from tunescope.comparison.problem import attached, problem_of, specs_of, training_in_place
+from tunescope.comparison.saved_arm import attached_again
 from tunescope.errors import UserError
 from tunescope.search.apply import made, shown, with_found
-from tunescope.search.search import Found
 from tunescope.system import files, run_folder, sealed_json
 from tunescope.system.machine import gpus, memory_meter
 from tunescope.trial import questions
@@ -178,13 +178,7 @@ def _searched(bench: Bench, todo: Job, work: Path, report: Report) -> Outcome:
 
 def _tested(bench: Bench, todo: Job, folder: Path) -> Outcome:
     """The test set, with the artifact as it lies on the disk."""
-    from tunescope.attachment.artifact_folder import load
-
-    saved = saved_artifact.place(folder, todo.id)
-    if todo.arm.search is not None:
-        found_before = sealed_json.read(saved.parent / "result.json", may_lack=run_folder.is_unsealed(folder))
-        bench = with_found(bench, Found(**found_before["found"]))
-    with attached(bench, todo, load(saved) if saved.exists() else ()) as tuned:
+    with attached_again(bench, todo, folder) as (bench, tuned):
         found = score.score(bench, todo, tuned, "test")
         cut = score.cut(bench, todo, tuned, "test")
         looked = (

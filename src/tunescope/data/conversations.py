@@ -8,6 +8,7 @@ as it is. A row of another form stays as it is too, and why it has none of these
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import copy
 from typing import Any
 
 MESSAGES, SYSTEM = "messages", "system"
@@ -28,6 +29,23 @@ def unfold(rows: Sequence[dict[str, Any]]) -> None:
     for row in rows:
         if is_conversation(row) and not why_not(row):
             row |= {name: text for name, text in zip(FIELDS, _texts(row), strict=True) if name not in row}
+
+
+def folded(row: Mapping[str, Any]) -> dict[str, Any]:
+    """The row without the fields that `unfold` gave it."""
+    given = dict(zip(FIELDS, _texts(row), strict=True)) if is_conversation(row) and not why_not(row) else {}
+    return {name: found for name, found in row.items() if name not in given or given[name] != found}
+
+
+def as_question(row: dict[str, Any]) -> dict[str, Any]:
+    """The row itself; of a conversation in which the user has the last word, a copy with any answer, unfolded."""
+    name = MESSAGES if isinstance(row.get(MESSAGES), list) else SPLIT[1]
+    made = copy(row)
+    made[name] = [*(row.get(name) or []), {"role": TURN[1], "content": "-"}]
+    if not is_conversation(made) or why_not(made):
+        return row
+    unfold([made])
+    return made
 
 
 def is_asked(row: Mapping[str, Any]) -> bool:

@@ -7,8 +7,9 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import copy
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from tunescope.data.conversations import FIELDS, is_conversation, why_not
 from tunescope.errors import UserError
@@ -45,6 +46,18 @@ def place(row: Mapping[str, Any], index: int) -> str:
 def line_of(row: Mapping[str, Any], index: int) -> int:
     """The row's line in its file, or its number (from 1) in the list where it has none."""
     return row.line if isinstance(row, Row) else index + 1
+
+
+def or_filled(row: Mapping[str, Any], field: str, given: Any) -> Mapping[str, Any]:
+    """The row itself; where the field is missing, null or blank, a copy that has `given` there."""
+    return row if str("" if row.get(field) is None else row[field]).strip() else put(row, field, given)
+
+
+def put(row: Mapping[str, Any], field: str, given: Any) -> Mapping[str, Any]:
+    """A copy of the row that has `given` in the field."""
+    made: Any = copy(row)
+    made[field] = given
+    return cast("Mapping[str, Any]", made)
 
 
 def value(row: Mapping[str, Any], field: str, index: int) -> str:

@@ -1,4 +1,4 @@
-"""How each arm is used: three lines of Python, the command that serves it, and where its artifact lies."""
+"""How each arm is used: on new rows, in three lines of Python, behind a server; and where its artifact lies."""
 
 from __future__ import annotations
 
@@ -28,10 +28,18 @@ def use(results: Json, arms: Sequence[Mapping[str, Any]]) -> Json | None:
     name = str(text.clean(str(model.get("name") or "MODEL")))
     return {
         "arm": first["name"],
+        "predict": shlex.join(
+            ["tunescope", "predict", "RUN", "NEW.jsonl", "--out", "ANSWERS.jsonl", *_named(first, best)]
+        ),
         "python": _python(name, _loaded(model, results.get("task") or {}), place),
         "serve": _serve(first["served_as"], name, place),
         "arms": kept,
     }
+
+
+def _named(arm: Mapping[str, Any], best: Mapping[str, Any]) -> list[str]:
+    """The option that asks this arm and not the best on the development rows."""
+    return [] if arm["key"] == best.get("arm") else [f"--arm={arm['key']}"]
 
 
 def _has_artifact(raw: Mapping[str, Any]) -> bool:

@@ -139,6 +139,13 @@ class Task(ABC):
                 from the end of the input field, so that the end of the template always survives.
         """
 
+    def as_question(self, row: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The row itself, if it has an answer; else with any that can be read, for what is asked does not depend on it.
+
+        A kind that leaves this as it is asks no row without an answer.
+        """
+        return row
+
     @abstractmethod
     def loss(self, model: PreTrainedModel, batch: Sequence[Encoded], tokenizer: PreTrainedTokenizerBase) -> Tensor:
         """Scalar: mean cross-entropy over all labelled tokens (or rows, with a head) of the batch."""

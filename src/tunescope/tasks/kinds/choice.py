@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
-from tunescope.data.row import every_row, line_of, place, value
+from tunescope.data.row import every_row, line_of, or_filled, place, value
 from tunescope.errors import UserError
 from tunescope.system.option import Option
 from tunescope.tasks.demonstration_rows import uniform
@@ -141,6 +141,9 @@ class Choice(Task):
             )
             for index, (row, (texts, right), (ids, cut)) in enumerate(zip(rows, read, filled, strict=True))
         ]
+
+    def as_question(self, row: Mapping[str, Any]) -> Mapping[str, Any]:
+        return or_filled(row, self.answer, 0)
 
     def loss(self, model: PreTrainedModel, batch: Sequence[Encoded], tokenizer: PreTrainedTokenizerBase) -> Tensor:
         from tunescope.tasks.answers import choices

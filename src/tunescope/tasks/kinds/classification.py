@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
-from tunescope.data.row import every_row, line_of, place, value
+from tunescope.data.row import every_row, line_of, or_filled, place, value
 from tunescope.errors import UserError
 from tunescope.system.label_pairs import typed
 from tunescope.system.option import Option
@@ -175,6 +175,9 @@ class Classification(Labelled):
             )
         return encoded
 
+    def as_question(self, row: Mapping[str, Any]) -> Mapping[str, Any]:
+        return or_filled(row, self.label, self.labels[0])
+
     def loss(self, model: PreTrainedModel, batch: Sequence[Encoded], tokenizer: PreTrainedTokenizerBase) -> Tensor:
         from tunescope.tasks.answers import choices as answering
 
@@ -221,7 +224,6 @@ class Classification(Labelled):
         return joined(self.demonstrated(rows, k, seed))
 
     def demonstrated(self, rows: Rows, k: int, seed: int) -> list[Demonstration]:
-        """``k`` random rows of each label, mixed, each the filled template and its label word."""
         labels = [self.label_of(row, index) for index, row in enumerate(rows)]
         return [self._solved(rows[index], labels[index]) for index in balanced(labels, k, seed)]
 
@@ -250,7 +252,6 @@ class Classification(Labelled):
         return label
 
     def counts(self, rows: Rows) -> dict[str, int]:
-        """How many rows each label has."""
         return dict(Counter(self.label_of(row, index) for index, row in enumerate(rows)))
 
     def _first_places(self, rows: Rows) -> dict[str, str]:

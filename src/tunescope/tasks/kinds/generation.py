@@ -9,7 +9,7 @@ from math import ceil
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from tunescope.data.metric import find_metric
-from tunescope.data.row import every_row, line_of, place, value
+from tunescope.data.row import every_row, line_of, or_filled, place, value
 from tunescope.errors import UserError
 from tunescope.system.option import Option
 from tunescope.tasks.answers.beam_search import BeamSearch
@@ -187,6 +187,9 @@ class Generation(Task):
             for index, target, (ids, cut) in zip(kept, targets, filled, strict=True)
         ]
 
+    def as_question(self, row: Mapping[str, Any]) -> Mapping[str, Any]:
+        return or_filled(row, self.target, "-")
+
     def loss(self, model: PreTrainedModel, batch: Sequence[Encoded], tokenizer: PreTrainedTokenizerBase) -> Tensor:
         from tunescope.tasks.answers import likelihood
 
@@ -217,8 +220,7 @@ class Generation(Task):
         return [Prediction(row.row, text, own) for row, text, own in zip(rows, texts, stats, strict=True)]
 
     def objective(self) -> Objective:
-        """What is minimised at each target token."""
-        from tunescope.tasks.answers.objective import Objective
+        from tunescope.tasks.answers.objective import Objective  # of each target token
 
         return Objective(self.label_smoothing, self.z_loss)
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from copy import copy
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, cast
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
-from tunescope.data.row import every_row, place, value
+from tunescope.data.row import every_row, or_filled, place, put, value
 from tunescope.errors import UserError
 from tunescope.system.option import Option
 from tunescope.tasks.answers.extract import Extraction, vote
@@ -129,6 +128,9 @@ class Reasoning(Task):
         items = asked.encode(given, tokenizer, model_kind=model_kind, bos=bos, train=train, room=room)
         read = self._rule().answer if teaches else self._rule().answer_behind
         return [replace(one, references=tuple(read(text) or "" for text in one.references)) for one in items]
+
+    def as_question(self, row: Mapping[str, Any]) -> Mapping[str, Any]:
+        return or_filled(row, self.target, "-")
 
     def loss(self, model: PreTrainedModel, batch: Sequence[Encoded], tokenizer: PreTrainedTokenizerBase) -> Tensor:
         """Of the answer behind the lead; where steps are taught, of steps, lead and answer."""
@@ -284,9 +286,7 @@ class Reasoning(Task):
 
     def _with_steps(self, row: Mapping[str, Any], index: int) -> Mapping[str, Any]:
         """The training row with steps, lead and answer as what is to be written."""
-        made: Any = copy(row)
-        made[self.target] = self._written(value(row, self.steps, index), value(row, self.target, index))
-        return cast("Mapping[str, Any]", made)
+        return put(row, self.target, self._written(value(row, self.steps, index), value(row, self.target, index)))
 
     def _written(self, steps: str, answer: str) -> str:
         return f"{steps.strip()} {self.lead} {answer.strip()}"

@@ -1,0 +1,256 @@
+"""What an arm of a finished run answers to new rows, asked as its test rows were: the same words, order and scores."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tunescope.comparison import arms, saved_artifact
+from tunescope.comparison.job import Job
+from tunescope.comparison.saved_arm import attached_again
+from tunescope.data import conversations
+from tunescope.data.read import read
+from tunescope.data.row import check_lengths, every_row, value
+from tunescope.errors import UserError
+from tunescope.report.verdict import stats
+from tunescope.system import run_folder, shell
+from tunescope.trial import moved_files, questions
+from tunescope.trial.open import open_bench
+from tunescope.trial.plan_json import from_json
+from tunescope.trial.provenance import inputs_of
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+    from tunescope.attachment.tuned import Tuned
+    from tunescope.tasks.task import Prediction
+    from tunescope.trial.bench import Bench
+
+AT_ONCE = 512  # rows between two looks at how far it is
+FIELD = "prediction"
+
+Rows = Sequence[Mapping[str, Any]]
+
+
+@dataclass
+class Asked:
+    """New rows and the arm that answers them.
+
+    rows: as they were given. called: what an answer is called. arm: its name. without: how many rows have no answer of
+    their own. statistics: of the metric, once the rows are answered, of each text that is asked.
+    """
+
+    rows: list[dict[str, Any]]
+    called: str
+    arm: str
+    without: int
+    bench: Bench
+    todo: Job
+    tuned: Tuned
+    statistics: list[list[float]] = field(default_factory=list)
+
+    def answered(self) -> Iterator[dict[str, Any]]:
+        """Each row with its answer; of a task of labels with the probability of that label among all of them."""
+        for row, one in zip(self.rows, self._predictions(), strict=True):
+            share = {self._share: one.shares.get(one.text)} if self.bench.task.is_labelled else {}
+            yield {**row, self.called: one.text, **share}
+
+    @property
+    def names(self) -> list[str]:
+        """All fields of the rows that are answered, in the order in which they come first."""
+        own = [self.called, *([self._share] if self.bench.task.is_labelled else [])]
+        return [*dict.fromkeys(name for row in self.rows for name in row), *own]
+
+    @property
+    def _share(self) -> str:
+        return f"{self.called}_probability"
+
+    def _predictions(self) -> Iterator[Prediction]:
+        """One a row, in the order of the rows; rows that ask the same have the same."""
+        items, numbers = self._items, self._numbers
+        known: dict[int, Prediction] = {}
+        at = 0
+        for start in range(0, len(items), AT_ONCE):
+            some = range(start, min(start + AT_ONCE, len(items)))
+            todo = self.todo
+            found = questions.predictions(todo.arm, self.bench, self.tuned, "test", todo.seed, only=list(some))
+            self.statistics += [list(one.stats) for one in found]
+            own = {items[item]: one for item, one in zip(some, found, strict=True)}
+            known |= {numbers[row]: one for row, one in own.items()}
+            end = items[some.stop] if some.stop < len(items) else len(self.rows)
+            yield from (own.get(row) or known[numbers[row]] for row in range(at, end))
+            at = end
+
+    @cached_property
+    def _items(self) -> list[int]:
+        """Of each text that is asked the number of its first row."""
+        rows = questions.rows_of(self.todo.arm, self.bench, self.tuned, "test", self.todo.seed)
+        return [place if one.index is None else one.index for place, one in enumerate(rows)]
+
+    @cached_property
+    def _numbers(self) -> list[int]:
+        return inputs_of(self.bench, "test")
+
+    def score(self) -> tuple[str, stats.Interval] | None:
+        """The metric and its score with an interval over the rows; None where a row has no answer of its own."""
+        if self.without:
+            return None
+        metric, inputs = self.bench.task.metric, [self._numbers[row] for row in self._items]
+        same = inputs if len(set(inputs)) < len(inputs) else None
+        return metric, stats.interval({self.todo.seed: self.statistics}, stats.scorer(metric), inputs=same)
+
+
+def predict(
+    run: str | Path,
+    rows: str | Path | Rows,
+    *,
+    arm: str = "",
+    field: str = FIELD,
+    device: str = "",
+    model: PreTrainedModel | None = None,
+    tokenizer: PreTrainedTokenizerBase | None = None,
+) -> list[dict[str, Any]]:
+    """The rows with what an arm of a run answers, asked as its test rows were: same words, template and decoding.
+
+    Args:
+        run: the folder of a comparison that is finished, its model and its rows where they were.
+        rows: a file, or dicts with the fields that the run asks of, with answers or without.
+        arm: its name in the table; "" is the best on the development rows. It answers at its best seed there.
+        field: what an answer is called; of labels FIELD_probability is that of the label among all of them.
+        device: where the model is loaded; "" is where it was.
+        model: the loaded one, of a run that was begun with it, and its tokenizer.
+
+    An answer is "" where none could be read behind the steps that a model wrote. A label's probability is what the
+    model gives it among the labels, and is calibrated only where the arm's demonstrations say so.
+
+    Raises:
+        UserError: the run is not finished, something of it is gone or changed, the arm was not done, or a row cannot be
+            asked.
+    """
+    with asked(run, rows, arm=arm, field=field, device=device, model=model, tokenizer=tokenizer) as question:
+        return list(question.answered())
+
+
+@contextmanager
+def asked(
+    folder: str | Path,
+    data: str | Path | Rows,
+    *,
+    arm: str = "",
+    field: str = FIELD,
+    device: str = "",
+    model: PreTrainedModel | None = None,
+    tokenizer: PreTrainedTokenizerBase | None = None,
+) -> Iterator[Asked]:
+    """The rows and the arm of `predict`, ready; it raises what that does."""
+    folder = Path(folder)
+    results = _results(folder)
+    name, run = _chosen(folder, results, arm)
+    bench = _opened(folder, results, device, model, tokenizer).at(run["seed"])
+    rows = _read(data, bench.plan.longest_field)
+    posed = _posed(bench, rows)
+    without = sum(one is not row for one, row in zip(posed, rows, strict=True))
+    given = [conversations.folded(row) for row in rows]
+    own = replace(bench, splits=replace(bench.splits, test=posed), rows={}, means={}, facts=None, by_seed={})
+    own.demos = type(own.demos)()
+    planned = next(one for one in arms.planned_arms(bench) if one.name == name)
+    todo = Job(run["id"], arms.ready(planned, bench), (), run["seed"], 0)
+    _check_whole(folder, name, todo)
+    with attached_again(own, todo, folder) as (answering, tuned):
+        found = Asked(given, field, name, without, answering, todo, tuned)
+        _check_free(found)
+        yield found
+
+
+def _results(folder: Path) -> dict[str, Any]:
+    run_folder.check_is_comparison(folder)
+    if not (folder / "results.json").exists():
+        run_folder.read_config(folder)
+        raise UserError(f"{folder} is not finished. Type: tunescope resume {shell.path(folder)}")
+    return run_folder.read_results(folder)
+
+
+def _chosen(folder: Path, results: Mapping[str, Any], arm: str) -> tuple[str, Mapping[str, Any]]:
+    """The arm that is named, or the best on the development rows, and of its runs the best there."""
+    best = results.get("best")
+    if not arm and best is None:
+        raise UserError(f"{folder}: no arm finished, so that none can answer.")
+    name = arm or str(best["arm"] if best else "")
+    found = {one["name"]: one for one in results["arms"]}
+    if name not in found:
+        raise UserError(f"{name!r} is no arm of {folder}, which has: {', '.join(found)}.")
+    if found[name]["status"] != "done" or not found[name]["runs"]:
+        raise UserError(f"{name} was not done in {folder}: {found[name]['status']}, {found[name]['reason']}")
+    return name, max(found[name]["runs"], key=lambda one: one["dev"])
+
+
+def _opened(
+    folder: Path,
+    results: Mapping[str, Any],
+    device: str,
+    model: PreTrainedModel | None,
+    tokenizer: PreTrainedTokenizerBase | None,
+) -> Bench:
+    """What the run was asked of, as it was."""
+    config = run_folder.read_config(folder)
+    if not config.pop("by_name", True) and model is None:
+        raise UserError(
+            f"{folder} was begun from Python with a loaded model. Give it again, from there: "
+            "run.predict(rows, model=model, tokenizer=tokenizer)"
+        )
+    question = from_json(config, folder / "config.json")
+    if "kind" not in question.task:
+        raise UserError(f"{folder} was begun with a task of its own, which only Python has; it is not kept.")
+    if model is None:
+        moved_files.check_there(question, folder)
+    bench = open_bench(
+        replace(question, processes=1, device=device or question.device), model=model, tokenizer=tokenizer
+    )
+    known = {part: one["sha256"] for part, one in results["data"].items() if part in bench.sha256}
+    changed = [str(bench.plan.data[part]) for part, one in known.items() if bench.sha256[part] != one]
+    if bench.fingerprint != results["model"]["fingerprint"]:
+        changed.append(str(bench.plan.model))
+    if changed:
+        raise UserError(f"{folder}: {' and '.join(changed)} changed since. Put back what was there, or compare anew.")
+    return bench
+
+
+def _check_whole(folder: Path, name: str, todo: Job) -> None:
+    """UserError where what the arm has saved is gone or damaged, without which the model as it is would answer."""
+    result = run_folder.finished(folder, todo.id)
+    if result is None or not saved_artifact.is_whole(saved_artifact.place(folder, todo.id), result):
+        again = f"tunescope resume {shell.path(folder)}"
+        raise UserError(f"What {name} has saved in {folder} is gone or damaged. To have it made again, type: {again}")
+
+
+def _check_free(found: Asked) -> None:
+    """UserError where a row has a field of the name of the answers."""
+    if taken := next((name for name in found.names if found.names.count(name) > 1), None):
+        raise UserError(f"The rows have a field {taken!r} of their own. Give the answers another name: --field NAME")
+
+
+def _read(data: str | Path | Rows, longest: int | None) -> list[dict[str, Any]]:
+    if isinstance(data, str | Path):
+        return read(data, longest)
+    rows = [dict(row) for row in data]
+    if not rows:
+        raise UserError("There are no rows to answer. Give one at least.")
+    conversations.unfold(rows)
+    check_lengths(rows, longest)
+    return rows
+
+
+def _posed(bench: Bench, rows: Sequence[dict[str, Any]]) -> list[Mapping[str, Any]]:
+    """The rows, those without an answer as copies that can be asked. UserError for a row that lacks what is asked."""
+    with_turns = [conversations.as_question(row) for row in rows]
+    for name in bench.task.fields():
+        every_row(with_turns, partial(_text, name))
+    return [bench.task.as_question(row) for row in with_turns]
+
+
+def _text(name: str, row: Mapping[str, Any], index: int) -> str:
+    return value(row, name, index)

@@ -1,0 +1,64 @@
+"""Rows to a new JSONL or CSV file, one by one: what is there when the writing ends early is whole rows."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TextIO
+
+from tunescope.errors import UserError
+
+Put = Callable[[Mapping[str, Any]], None]
+
+
+def check_new(path: Path) -> None:
+    """UserError where the name tells no format, or something is there already."""
+    if path.suffix.lower() not in KINDS:
+        raise UserError(f"{path}: the name tells the format. Allowed: {', '.join(KINDS)}")
+    if path.exists():
+        raise UserError(f"{path} is there already, and is left as it is. Give another name.")
+
+
+@contextmanager
+def new_file(path: Path, names: Sequence[str]) -> Iterator[Put]:
+    """What adds a row to the file that is made there.
+
+    JSONL has each row as it is. CSV has a header of `names`, an empty field for what a row lacks and for null, and what
+    is no text as JSON writes it.
+
+    Raises UserError as `check_new`, and where the disk refuses it.
+    """
+    check_new(path)
+    kind = KINDS[path.suffix.lower()]
+    try:
+        with open(path, "x", encoding="utf-8", newline="", buffering=1) as file:
+            yield kind(file, names)
+    except OSError as problem:
+        raise UserError(f"{path} cannot be written: {problem.strerror or problem}.") from problem
+
+
+def _jsonl(file: TextIO, names: Sequence[str]) -> Put:
+    def put(row: Mapping[str, Any]) -> None:
+        file.write(json.dumps(row, ensure_ascii=False) + "\n")
+
+    return put
+
+
+def _csv(file: TextIO, names: Sequence[str]) -> Put:
+    table = csv.writer(file)
+    table.writerow(names)
+
+    def put(row: Mapping[str, Any]) -> None:
+        table.writerow([_cell(row.get(name)) for name in names])
+
+    return put
+
+
+def _cell(value: Any) -> str:
+    return value if isinstance(value, str) else "" if value is None else json.dumps(value, ensure_ascii=False)
+
+
+KINDS: dict[str, Callable[[TextIO, Sequence[str]], Put]] = {".jsonl": _jsonl, ".ndjson": _jsonl, ".csv": _csv}

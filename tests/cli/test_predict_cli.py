@@ -1,0 +1,108 @@
+"""`predict` as a person meets it: what it writes, what it says, and what it does not touch."""
+
+import csv
+import json
+import signal
+from pathlib import Path
+
+import pytest
+import tinyrun
+from commands import call
+
+from tunescope.comparison import predict
+from tunescope.data.read import read
+
+QUICK = ["--arms", "zero-shot", "lora:rank=2", "--steps", "4", "--seeds", "1", "--trials", "1", "--workers", "1"]
+
+
+@pytest.fixture(scope="module")
+def material(tmp_path_factory):
+    return tinyrun.write(tmp_path_factory.mktemp("material"))
+
+
+@pytest.fixture
+def tunescope(monkeypatch, capsys):
+    return lambda *words: call(monkeypatch, capsys, *words)
+
+
+@pytest.fixture
+def run(tunescope, material, tmp_path):
+    model, data = material
+    folder = tmp_path / "a run"
+    asked = ["compare", model, data["train"], "--dev", data["dev"], "--test", data["test"], *QUICK, "--out", folder]
+    code, out, _ = tunescope(*asked)
+    assert code == 0 and out.splitlines()[-1] == f"new rows: tunescope predict '{folder}' NEW.jsonl --out ANSWERS.jsonl"
+    return folder
+
+
+def test_rows_are_answered_scored_and_written(tunescope, material, run, tmp_path):
+    _, data = material
+    code, out, _ = tunescope("predict", run, data["test"], "--out", tmp_path / "a.jsonl", "--arm", "lora:rank=2")
+    told = json.loads((run / "results.json").read_text())
+    arm = next(one for one in told["arms"] if one["name"] == "lora:rank=2")
+    answers = [told["task"]["labels"][int(one[2])] for one in arm["runs"][0]["stats"]]
+    assert code == 0 and [row["prediction"] for row in read(tmp_path / "a.jsonl")] == answers
+    first, labels, score = out.splitlines()
+    assert first == f"32 rows answered by lora:rank=2, seed 0: {tmp_path}/a.jsonl"
+    counts = {label: answers.count(label) for label in answers}
+    assert dict(one.split(" ") for one in labels.split(", ")) == {name: str(count) for name, count in counts.items()}
+    assert score.startswith(f"accuracy {arm['runs'][0]['test']['accuracy']:.3f} (0.")
+
+
+def test_rows_without_labels_become_a_table(tunescope, material, run, tmp_path):
+    _, data = material
+    rows = [{"id": at, "text": row["text"], "label": None} for at, row in enumerate(read(data["test"]))]
+    rows[0]["label"] = "neg"
+    new = tmp_path / "new.jsonl"
+    new.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    code, out, _ = tunescope("predict", run, new, "--out", tmp_path / "b.csv", "--field", "is")
+    assert code == 0 and out.splitlines()[-1] == "not scored: 31 of the rows have no answer of their own"
+    with open(tmp_path / "b.csv", newline="") as file:
+        found = list(csv.DictReader(file))
+    assert [row["text"] for row in found] == [row["text"] for row in rows]
+    assert {row["is"] for row in found} <= {"neg", "pos"} and all(float(row["is_probability"]) >= 0.5 for row in found)
+    assert [row["label"] for row in found] == ["neg", *[""] * 31]
+
+
+def test_mistakes_are_told_before_the_model_is_read(tunescope, material, run, tmp_path, monkeypatch):
+    monkeypatch.setattr(predict, "open_bench", lambda *_, **__: pytest.fail("read"))
+    there = tmp_path / "there.csv"
+    there.write_text("mine")
+    data = material[1]["test"]
+    for words, told in (
+        ((run, data, "--out", there), "there.csv is there already"),
+        ((run, data, "--out", tmp_path / "a.xlsx"), "the name tells the format. Allowed: .jsonl, .ndjson, .csv"),
+        ((run, data, "--out", tmp_path / "a.csv", "--arm", "soft"), "'soft' is no arm of"),
+        ((tmp_path, data, "--out", tmp_path / "a.csv"), "is not the folder of a run."),
+    ):
+        code, _, err = tunescope("predict", *words)
+        assert code == 2 and err.count("\n") == 1 and told in err
+    assert there.read_text() == "mine"
+
+
+def test_what_was_answered_stays_when_it_is_stopped(tunescope, material, run, tmp_path, monkeypatch):
+    monkeypatch.setattr(predict, "AT_ONCE", 10)
+    original, calls = predict.questions.predictions, []
+
+    def some(*given, **only):
+        calls.append(given)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return original(*given, **only)
+
+    monkeypatch.setattr(predict.questions, "predictions", some)
+    kept = signal.getsignal(signal.SIGINT)
+    try:
+        code, _, err = tunescope("predict", run, material[1]["test"], "--out", tmp_path / "a.jsonl")
+    finally:
+        signal.signal(signal.SIGINT, kept)
+    assert code == 130 and err.splitlines()[-1] == f"stopped; 20 of 32 rows are in {tmp_path}/a.jsonl"
+    assert [row["text"] for row in read(tmp_path / "a.jsonl")] == [
+        row["text"] for row in read(material[1]["test"])[:20]
+    ]
+
+
+def test_an_unfinished_run_is_told_to_be_finished(tunescope, material, run, tmp_path):
+    Path(run / "results.json").unlink()
+    code, _, err = tunescope("predict", run, material[1]["test"], "--out", tmp_path / "a.jsonl")
+    assert code == 2 and err.endswith(f"a run is not finished. Type: tunescope resume '{run}'\n")

@@ -1,0 +1,238 @@
+"""What a finished run answers to new rows: to its own test rows just what it answered when they were scored."""
+
+import json
+from pathlib import Path
+
+import pytest
+import tinyrun
+
+import tunescope as ts
+from tunescope.comparison import predict
+from tunescope.data.read import read
+from tunescope.data.scores import aggregate
+from tunescope.errors import UserError
+from tunescope.report.verdict import stats
+from tunescope.system import files
+
+SHORT = {"budget": 256, "seeds": 2, "trials": 1, "steps": 4, "batch_size": 8, "eval_every": 2, "beyond": 0}
+
+
+@pytest.fixture(scope="module")
+def material(tmp_path_factory):
+    return tinyrun.write(tmp_path_factory.mktemp("material"))
+
+
+def compared(material, folder, arms, **fields):
+    model, data = material
+    return ts.compare(model, data, arms=arms, out=folder, quiet=True, **SHORT, **fields)
+
+
+LABELLED = (
+    "zero-shot",
+    "demos:k=1",
+    "demos:k=1,calibrate=true",
+    "demos:k=1,choose=similar,sets=2",
+    "lora",
+    "soft+lora",
+    "demos:k=1+prefix:length=2",
+)
+
+
+@pytest.fixture(scope="module")
+def done(material, tmp_path_factory):
+    return compared(material, tmp_path_factory.mktemp("done") / "run", LABELLED)
+
+
+def kept(found, name):
+    """The arm's best run on the development rows, and what its folder keeps of the test rows."""
+    arm = next(one for one in found.results["arms"] if one["name"] == name)
+    run = max(arm["runs"], key=lambda one: one["dev"])
+    return run, json.loads((found.folder / "arms" / run["id"] / "test.json").read_text())
+
+
+@pytest.mark.parametrize("name", LABELLED)
+def test_each_arm_answers_the_test_rows_as_when_it_was_scored_with_their_labels_or_without(done, material, name):
+    run, before = kept(done, name)
+    rows = read(material[1]["test"])
+    labels = done.results["task"]["labels"]
+    expected = [labels[int(one[2])] for one in run["stats"]]
+    answered = done.predict(material[1]["test"], arm=name)
+    assert [row["prediction"] for row in answered] == expected
+    shares = [row["prediction_probability"] for row in answered]
+    assert shares == [own[label] for own, label in zip(before["shares"], expected, strict=True)]
+    assert [{key: row[key] for key in ("text", "label")} for row in answered] == rows
+    bare = [{"text": row["text"], "id": index} for index, row in enumerate(rows)]
+    assert done.predict(bare, arm=name, field="said") == [
+        row | {"said": label, "said_probability": share}
+        for row, label, share in zip(bare, expected, shares, strict=True)
+    ]
+
+
+def test_the_best_on_dev_answers_where_no_arm_is_named(done, material):
+    name = done.results["best"]["arm"]
+    assert done.predict(material[1]["test"]) == ts.predict(done.folder, material[1]["test"], arm=name)
+
+
+def test_the_score_is_that_of_the_run_alone_with_an_interval_over_rows(done, material):
+    run, _ = kept(done, "lora")
+    with predict.asked(done.folder, material[1]["test"], arm="lora") as question:
+        assert question.todo.seed == run["seed"] and question.without == 0
+        list(question.answered())
+        metric, found = question.score()
+    assert metric == "accuracy" and found.value == pytest.approx(aggregate(metric, run["stats"])[metric], abs=1e-12)
+    expected = stats.interval({0: run["stats"]}, stats.scorer(metric))
+    assert (found.low, found.high) == (expected.low, expected.high)
+    rows = read(material[1]["test"])
+    rows[3]["label"] = " "
+    with predict.asked(done.folder, rows, arm="lora") as question:
+        list(question.answered())
+        assert question.without == 1 and question.score() is None
+
+
+WRITTEN = {"task": "generation", "input_field": "text", "target_field": "label", "template": "{text} Label:"}
+
+
+def test_texts_are_written_as_when_they_were_scored_and_once_for_rows_that_ask_the_same(
+    material, tmp_path, monkeypatch
+):
+    model, data = material
+    test = tmp_path / "test.jsonl"
+    lines = Path(data["test"]).read_text().splitlines()
+    test.write_text("\n".join([*lines[:9], lines[2], *lines[9:], lines[30]]))
+    asked = {"train": data["train"], "dev": data["dev"], "test": test}
+    arms = ("demos:k=1,choose=nearest", "lora")
+    found = compared((model, asked), tmp_path / "run", arms, max_new_tokens=2, **WRITTEN)
+    rows = read(test)
+    first = {}
+    for row in rows:
+        first.setdefault(row["text"], len(first))
+    assert len(first) == len(rows) - 2
+    monkeypatch.setattr(predict, "AT_ONCE", 5)
+    for name in arms:
+        _, before = kept(found, name)
+        expected = [before["outputs"][first[row["text"]]] for row in rows]
+        assert len(before["outputs"]) == len(first)
+        assert [row["prediction"] for row in found.predict(test, arm=name)] == expected
+        bare = [{"text": row["text"]} for row in rows]
+        assert found.predict(bare, arm=name) == [
+            row | {"prediction": text} for row, text in zip(bare, expected, strict=True)
+        ]
+    with predict.asked(found.folder, test, arm="lora") as question:
+        list(question.answered())
+        metric, score = question.score()
+    run, _ = kept(found, "lora")
+    assert score.value == pytest.approx(aggregate(metric, run["stats"])[metric], abs=1e-12)
+
+
+def test_choices_are_answered_row_by_row_without_an_answer(material, tmp_path):
+    model, data = material
+    made = {}
+    for part, path in data.items():
+        asked = [
+            {"input": row["text"], "choices": ["neg", "pos"][:: -1 if at % 2 else 1], "answer": row["label"]}
+            for at, row in enumerate(read(path))
+        ]
+        made[part] = tmp_path / f"{part}.jsonl"
+        made[part].write_text("".join(json.dumps(row) + "\n" for row in asked))
+    run = compared((model, made), tmp_path / "run", ("zero-shot", "lora"), task="choice")
+    rows = read(made["test"])
+    own, _ = kept(run, "lora")
+    answers = [row["prediction"] for row in run.predict(rows, arm="lora")]
+    right = [float(said == row["answer"]) for said, row in zip(answers, rows, strict=True)]
+    assert right == [one[0] for one in own["stats"]]
+    bare = [{key: row[key] for key in ("input", "choices")} for row in rows]
+    assert [row["prediction"] for row in run.predict(bare, arm="lora")] == answers
+
+
+def test_words_that_a_search_found_are_asked_with(material, tmp_path):
+    run = compared(material, tmp_path / "run", ("label_words", "zero-shot"))
+    own, _ = kept(run, "label_words")
+    labels = run.results["task"]["labels"]
+    answers = [row["prediction"] for row in run.predict(material[1]["test"], arm="label_words")]
+    assert answers == [labels[int(one[2])] for one in own["stats"]]
+
+
+def test_rows_of_each_seed_are_shown_where_few_were_drawn(material, tmp_path):
+    model, data = material
+    parts = {part: data[part] for part in ("train", "test")}
+    run = compared((model, parts), tmp_path / "run", ("demos:k=1", "lora"), k_shot=4)
+    labels = run.results["task"]["labels"]
+    for name in ("demos:k=1", "lora"):
+        own, _ = kept(run, name)
+        answers = [row["prediction"] for row in run.predict(data["test"], arm=name)]
+        assert answers == [labels[int(one[2])] for one in own["stats"]]
+
+
+def test_a_run_of_a_loaded_model_answers_with_it(material, tmp_path):
+    model, tokenizer = tinyrun.model(), tinyrun.tokenizer()
+    run = ts.compare(model, material[1], tokenizer=tokenizer, arms=["lora"], out=tmp_path / "run", quiet=True, **SHORT)
+    own, _ = kept(run, "lora")
+    labels = run.results["task"]["labels"]
+    answers = run.predict(material[1]["test"], model=model, tokenizer=tokenizer)
+    assert [row["prediction"] for row in answers] == [labels[int(one[2])] for one in own["stats"]]
+    with pytest.raises(
+        UserError, match=r"begun from Python with a loaded model\. Give it again, from there: run\.pred"
+    ):
+        run.predict(material[1]["test"])
+    with pytest.raises(UserError, match=r"run: .* changed since\. Put back what was there, or compare anew\.$"):
+        run.predict(material[1]["test"], model=tinyrun.model(seed=1), tokenizer=tokenizer)
+
+
+def test_what_cannot_be_answered_is_told(done, material, tmp_path):
+    with pytest.raises(UserError, match=r"^'lor' is no arm of .*run, which has: zero-shot, demos:k=1, "):
+        done.predict(material[1]["test"], arm="lor")
+    with pytest.raises(UserError, match=r"^row 2 has no field 'text'\. It has: review\.$"):
+        done.predict([{"text": "a film"}, {"review": "a film"}])
+    with pytest.raises(UserError, match=r"'prediction' of their own\. Give the answers another name: --field NAME$"):
+        done.predict([{"text": "a film", "prediction": "neg"}])
+    with pytest.raises(UserError, match=r"^There are no rows to answer\."):
+        done.predict([])
+    with pytest.raises(UserError, match=r"is not the folder of a run\.$"):
+        ts.predict(tmp_path, [{"text": "a film"}])
+
+
+def test_an_arm_whose_artifact_is_gone_does_not_answer_as_the_bare_model(material, tmp_path):
+    run = compared(material, tmp_path / "run", ("lora",))
+    own, _ = kept(run, "lora")
+    files.remove(run.folder / "arms" / own["id"] / "artifact")
+    with pytest.raises(
+        UserError, match=r"^What lora has saved in .*run is gone or damaged\. .* tunescope resume .*run$"
+    ):
+        run.predict(material[1]["test"])
+
+
+def test_rows_that_were_changed_since_are_told(material, tmp_path):
+    (tmp_path / "own").mkdir()
+    model, data = tinyrun.write(tmp_path / "own")
+    run = compared((model, data), tmp_path / "run", ("demos:k=1",))
+    Path(data["train"]).write_text(Path(data["train"]).read_text() + '{"text": "a film", "label": "neg"}\n')
+    with pytest.raises(UserError, match=r"run: .*train\.jsonl changed since\. Put back what was there"):
+        run.predict([{"text": "a film"}])
+
+
+SAID = [{"role": "user", "content": "bright film"}, {"role": "assistant", "content": "pos"}]
+
+
+def test_a_conversation_in_which_the_user_has_the_last_word_is_asked(material, tmp_path):
+    _, data = material
+    template = "{% for m in messages %}{{ m['content'] }} {% endfor %}"
+    folder = tmp_path / "model"
+    tinyrun.model().save_pretrained(folder)
+    tokenizer = tinyrun.tokenizer()
+    tokenizer.chat_template = template
+    tokenizer.save_pretrained(folder)
+    made = {}
+    for part, path in data.items():
+        turns = [
+            [*SAID, {"role": "user", "content": row["text"]}, {"role": "assistant", "content": row["label"]}]
+            for row in read(path)
+        ]
+        made[part] = tmp_path / f"{part}.jsonl"
+        made[part].write_text("".join(json.dumps({"messages": one}) + "\n" for one in turns))
+    run = compared((folder, made), tmp_path / "run", ("lora",), task="generation", chat=True, max_new_tokens=2)
+    _, before = kept(run, "lora")
+    rows = [json.loads(line) for line in made["test"].read_text().splitlines()]
+    assert [row["prediction"] for row in run.predict(made["test"])] == before["outputs"]
+    bare = [{"id": at, "messages": row["messages"][:-1]} for at, row in enumerate(rows)]
+    answered = run.predict(bare)
+    assert answered == [row | {"prediction": said} for row, said in zip(bare, before["outputs"], strict=True)]

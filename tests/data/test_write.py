@@ -1,0 +1,60 @@
+import csv
+import json
+from pathlib import Path
+
+import pytest
+
+from tunescope.data.read import read
+from tunescope.data.write import check_new, new_file
+from tunescope.errors import UserError
+
+ROWS = [
+    {"text": 'a "word",\nand\u2028more', "label": "x", "score": 0.5, "list": ["é", 1]},
+    {"text": "", "label": None, "score": 2, "more": True},
+]
+NAMES = ["text", "label", "score", "list", "more"]
+
+
+def written(path):
+    with new_file(path, NAMES) as put:
+        for row in ROWS:
+            put(row)
+    return path
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.NDJSON"])
+def test_jsonl_has_the_rows_as_they_are(tmp_path, name):
+    path = written(tmp_path / name)
+    assert [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n")[:-1]] == ROWS
+    assert "é" in path.read_text(encoding="utf-8")
+    assert read(written(tmp_path / "again.jsonl")) == ROWS
+
+
+def test_csv_has_every_field_empty_where_a_row_has_none(tmp_path):
+    path = written(tmp_path / "a.csv")
+    with open(path, encoding="utf-8", newline="") as file:
+        header, *rows = csv.reader(file)
+    assert header == NAMES
+    assert rows == [[ROWS[0]["text"], "x", "0.5", '["é", 1]', ""], ["", "", "2", "", "true"]]
+    assert [row["text"] for row in read(path)] == [row["text"] for row in ROWS]
+
+
+def test_each_row_is_there_as_soon_as_it_was_put(tmp_path):
+    path = tmp_path / "a.jsonl"
+    with new_file(path, NAMES) as put:
+        put(ROWS[0])
+        assert read(path) == ROWS[:1]
+        put(ROWS[1])
+    assert read(path) == ROWS
+
+
+def test_another_file_is_left_as_it_is(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("mine")
+    with pytest.raises(UserError, match=r"a\.csv is there already, and is left as it is\. Give another name\.$"):
+        written(path)
+    assert path.read_text() == "mine"
+    with pytest.raises(UserError, match=r"a\.xlsx: the name tells the format\. Allowed: \.jsonl, \.ndjson, \.csv$"):
+        check_new(tmp_path / "a.xlsx")
+    with pytest.raises(UserError, match=r"cannot be written: No such file or directory\.$"):
+        written(Path(tmp_path / "none" / "a.csv"))
