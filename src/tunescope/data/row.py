@@ -48,16 +48,16 @@ def line_of(row: Mapping[str, Any], index: int) -> int:
     return row.line if isinstance(row, Row) else index + 1
 
 
-def or_filled(row: Mapping[str, Any], field: str, given: Any) -> Mapping[str, Any]:
+def or_filled(row: Mapping[str, Any], field: str, given: object) -> Mapping[str, Any]:
     """The row itself; where the field is missing, null or blank, a copy that has `given` there."""
     return row if str("" if row.get(field) is None else row[field]).strip() else put(row, field, given)
 
 
-def put(row: Mapping[str, Any], field: str, given: Any) -> Mapping[str, Any]:
+def put(row: Mapping[str, Any], field: str, given: object) -> Mapping[str, Any]:
     """A copy of the row that has `given` in the field."""
-    made: Any = copy(row)
+    made = cast("dict[str, Any]", copy(row))
     made[field] = given
-    return cast("Mapping[str, Any]", made)
+    return made
 
 
 def value(row: Mapping[str, Any], field: str, index: int) -> str:

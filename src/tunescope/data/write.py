@@ -57,7 +57,7 @@ def _csv(file: TextIO, names: Sequence[str]) -> Put:
     return put
 
 
-def _cell(value: Any) -> str:
+def _cell(value: object) -> str:
     return value if isinstance(value, str) else "" if value is None else json.dumps(value, ensure_ascii=False)
 
 
