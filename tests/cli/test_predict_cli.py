@@ -64,6 +64,16 @@ def test_rows_without_labels_become_a_table(tunescope, material, run, tmp_path):
     assert [row["label"] for row in found] == ["neg", *[""] * 31]
 
 
+def test_a_row_that_cannot_be_asked_leaves_no_file(tunescope, run, tmp_path):
+    new = tmp_path / "new.jsonl"
+    new.write_text('{"text": "a film"}\n{"text": null}\n')
+    code, _, err = tunescope("predict", run, new, "--out", tmp_path / "a.jsonl")
+    assert code == 2 and "new.jsonl line 2: 'text' is null" in err
+    new.write_text('{"text": "a film"}\n')
+    code, out, _ = tunescope("predict", run, new, "--out", tmp_path / "a.jsonl")
+    assert code == 0 and out.startswith("1 row answered by ")
+
+
 def test_mistakes_are_told_before_the_model_is_read(tunescope, material, run, tmp_path, monkeypatch):
     monkeypatch.setattr(predict, "open_bench", lambda *_, **__: pytest.fail("read"))
     there = tmp_path / "there.csv"

@@ -48,7 +48,8 @@ def _tell(question: "Asked", answers: Counter[str], out: str) -> None:
     from tunescope.data import scores
     from tunescope.report import text
 
-    say(f"{len(question.rows):,} rows answered by {question.arm}, seed {question.todo.seed}: {out}")
+    rows = f"{len(question.rows):,} row{'s' * (len(question.rows) != 1)}"
+    say(f"{rows} answered by {question.arm}, seed {question.todo.seed}: {out}")
     if question.bench.task.is_labelled:
         more = [f"and {len(answers) - SHOWN} more labels"] * (len(answers) > SHOWN)
         say(", ".join([*(f"{label} {count:,}" for label, count in answers.most_common(SHOWN)), *more]))

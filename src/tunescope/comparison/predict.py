@@ -14,10 +14,11 @@ from tunescope.comparison.job import Job
 from tunescope.comparison.saved_arm import attached_again
 from tunescope.data import conversations
 from tunescope.data.read import read
-from tunescope.data.row import check_lengths, every_row, value
+from tunescope.data.row import check_lengths, every_row, place, value
 from tunescope.errors import UserError
 from tunescope.report.verdict import stats
 from tunescope.system import run_folder, shell
+from tunescope.tasks.task import labelled
 from tunescope.trial import moved_files, questions
 from tunescope.trial.open import open_bench
 from tunescope.trial.plan_json import from_json
@@ -27,11 +28,12 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
     from tunescope.attachment.tuned import Tuned
-    from tunescope.tasks.task import Prediction
+    from tunescope.tasks.task import Labelled, Prediction
     from tunescope.trial.bench import Bench
 
 AT_ONCE = 512  # rows between two looks at how far it is
 FIELD = "prediction"
+SHOWN = 10  # labels in a message
 
 Rows = Sequence[Mapping[str, Any]]
 
@@ -58,6 +60,10 @@ class Asked:
         for row, one in zip(self.rows, self._predictions(), strict=True):
             share = {self._share: one.shares.get(one.text)} if self.bench.task.is_labelled else {}
             yield {**row, self.called: one.text, **share}
+
+    def encode(self) -> None:
+        """Find a row that cannot be asked now, and not when others are answered: UserError for it."""
+        assert self._items
 
     @property
     def names(self) -> list[str]:
@@ -163,6 +169,7 @@ def asked(
     with attached_again(own, todo, folder) as (answering, tuned):
         found = Asked(given, field, name, without, answering, todo, tuned)
         _check_free(found)
+        found.encode()
         yield found
 
 
@@ -249,7 +256,17 @@ def _posed(bench: Bench, rows: Sequence[dict[str, Any]]) -> list[Mapping[str, An
     with_turns = [conversations.as_question(row) for row in rows]
     for name in bench.task.fields():
         every_row(with_turns, partial(_text, name))
-    return [bench.task.as_question(row) for row in with_turns]
+    found = [bench.task.as_question(row) for row in with_turns]
+    if bench.task.is_labelled:
+        every_row(found, partial(_known, labelled(bench.task)))
+    return found
+
+
+def _known(task: Labelled, row: Mapping[str, Any], index: int) -> None:
+    """UserError for a label that the run has not."""
+    if (label := task.label_of(row, index)) not in task.labels:
+        some = ", ".join(task.labels[:SHOWN]) + ", ..." * (len(task.labels) > SHOWN)
+        raise UserError(f"{place(row, index)}: label {label!r} is none of the run's: {some}. Correct it, or empty it.")
 
 
 def _text(name: str, row: Mapping[str, Any], index: int) -> str:
