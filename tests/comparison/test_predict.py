@@ -3,8 +3,10 @@
 import json
 from pathlib import Path
 
+import masked
 import pytest
 import tinyrun
+import torch
 
 import tunescope as ts
 from tunescope.comparison import predict
@@ -240,3 +242,54 @@ def test_a_conversation_in_which_the_user_has_the_last_word_is_asked(material, t
     bare = [{"id": at, "messages": row["messages"][:-1]} for at, row in enumerate(rows)]
     answered = run.predict(bare)
     assert answered == [row | {"prediction": said} for row, said in zip(bare, before["outputs"], strict=True)]
+
+
+BY_HEAD = {"by": "head", "template": "{text}"}
+BY_WORDS = {"by": "words", "template": "{text} It was {mask}.", "words": {"neg": "bad", "pos": "great"}}
+T5_WORDS = {"template": "{text} it is", "words": {"neg": "bad", "pos": "great"}}
+
+
+@pytest.mark.parametrize(
+    ("family", "arms", "asked"),
+    [
+        ("bert", ("head", "lora:rank=1"), BY_HEAD),
+        ("bert", ("zero-shot", "soft:length=2"), BY_WORDS),
+        ("t5", ("zero-shot", "lora:rank=1"), T5_WORDS),
+    ],
+)
+def test_encoders_by_a_head_or_in_words_and_encoder_decoders(material, tmp_path, family, arms, asked):
+    model, tokenizer = masked.make(family, dtype=torch.float32)
+    for one in (model, tokenizer):
+        one.save_pretrained(tmp_path / "model")
+    _, data = material
+    run = compared((tmp_path / "model", data), tmp_path / "run", arms, **asked)
+    labels = run.results["task"]["labels"]
+    bare = [{"text": row["text"]} for row in read(data["test"])]
+    for name in arms:
+        own, before = kept(run, name)
+        answers = run.predict(bare, arm=name)
+        assert [row["prediction"] for row in answers] == [labels[int(one[2])] for one in own["stats"]]
+        assert [row["prediction_probability"] for row in answers] == [
+            shares[row["prediction"]] for row, shares in zip(answers, before["shares"], strict=True)
+        ]
+
+
+def test_steps_are_asked_for_and_an_answer_that_cannot_be_read_is_empty(material, tmp_path):
+    model, data = material
+    made = {}
+    for part, path in data.items():
+        made[part] = tmp_path / f"{part}.jsonl"
+        rows = [{"question": row["text"], "answer": row["label"]} for row in read(path)]
+        made[part].write_text("".join(json.dumps(row) + "\n" for row in rows))
+    asked = {"task": "reasoning", "input_field": "question", "target_field": "answer", "max_new_tokens": 3}
+    arms = ("zero-shot", "cot:samples=3,temperature=1.0,tokens=8")
+    run = compared((model, made), tmp_path / "run", arms, **asked)
+    bare = [{"question": row["question"]} for row in read(made["test"])]
+    for name in arms:
+        own, _ = kept(run, name)
+        answers = run.predict(made["test"], arm=name)
+        right = [float(row["prediction"] == row["answer"]) for row in answers]
+        assert right == [one[0] for one in own["stats"]]
+        unread = [row["prediction"] == "" for row in answers]
+        assert sum(unread) / len(unread) == pytest.approx(own["reading"]["unread"])
+        assert [row["prediction"] for row in run.predict(bare, arm=name)] == [row["prediction"] for row in answers]
