@@ -77,12 +77,12 @@ class Asked:
 
     def _predictions(self) -> Iterator[Prediction]:
         """One a row, in the order of the rows; rows that ask the same have the same."""
-        items, numbers = self._items, self._numbers
+        items, numbers, todo = self._items, self._numbers, self.todo
+        of_each = todo.arm.demos is not None and todo.arm.demos.each  # found for all rows each time they are asked for
         known: dict[int, Prediction] = {}
-        at = 0
-        for start in range(0, len(items), AT_ONCE):
-            some = range(start, min(start + AT_ONCE, len(items)))
-            todo = self.todo
+        at, most = 0, len(items) if of_each else AT_ONCE
+        for start in range(0, len(items), most):
+            some = range(start, min(start + most, len(items)))
             found = questions.predictions(todo.arm, self.bench, self.tuned, "test", todo.seed, only=list(some))
             self.statistics += [list(one.stats) for one in found]
             own = {items[item]: one for item, one in zip(some, found, strict=True)}
