@@ -12,7 +12,7 @@ import tunescope as ts
 from tunescope.comparison import predict
 from tunescope.data.read import read
 from tunescope.data.scores import aggregate
-from tunescope.errors import UserError
+from tunescope.errors import Note, UserError
 from tunescope.report.verdict import stats
 from tunescope.system import files
 
@@ -195,6 +195,14 @@ def test_what_cannot_be_answered_is_told(done, material, tmp_path):
         done.predict([])
     with pytest.raises(UserError, match=r"is not the folder of a run\.$"):
         ts.predict(tmp_path, [{"text": "a film"}])
+
+
+def test_rows_too_long_for_the_model_are_cut_and_counted(done):
+    rows = [{"text": "a film"}, {"text": "a film " * 40}, {"text": "the plot " * 50}]
+    with pytest.warns(
+        Note, match=r"^2 of 3 inputs are cut to fit the model's positions; the end of the template stays"
+    ):
+        assert len(done.predict(rows, arm="lora")) == 3
 
 
 def test_an_arm_whose_artifact_is_gone_does_not_answer_as_the_bare_model(material, tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -9,13 +10,13 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tunescope.comparison import arms, saved_artifact
+from tunescope.comparison import arms, saved_artifact, score
 from tunescope.comparison.job import Job
 from tunescope.comparison.saved_arm import attached_again
 from tunescope.data import conversations
 from tunescope.data.read import read
 from tunescope.data.row import check_lengths, every_row, place, value
-from tunescope.errors import UserError
+from tunescope.errors import Note, UserError
 from tunescope.report.verdict import stats
 from tunescope.system import run_folder, shell
 from tunescope.tasks.task import labelled
@@ -62,8 +63,11 @@ class Asked:
             yield {**row, self.called: one.text, **share}
 
     def encode(self) -> None:
-        """Find a row that cannot be asked now, and not when others are answered: UserError for it."""
-        assert self._items
+        """Find now what cannot be asked, and not when others are answered: UserError for it, a note of rows cut."""
+        cut = score.cut(self.bench, self.todo, self.tuned, "test")["test"]
+        if cut:
+            what = f"{cut:,} of {len(self._items):,} inputs are cut to fit the model's positions"
+            warnings.warn(Note(f"{what}; the end of the template stays."), stacklevel=2)
 
     @property
     def names(self) -> list[str]:
