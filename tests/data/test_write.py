@@ -1,5 +1,6 @@
 import csv
 import json
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -58,3 +59,10 @@ def test_another_file_is_left_as_it_is(tmp_path):
         check_new(tmp_path / "a.xlsx")
     with pytest.raises(UserError, match=r"cannot be written: No such file or directory\.$"):
         written(Path(tmp_path / "none" / "a.csv"))
+
+
+def test_what_json_has_no_form_for_is_written_all_the_same(tmp_path):
+    path = tmp_path / "a.jsonl"
+    with new_file(path, ["a", "b"]) as put:
+        put({"a": float("nan"), "b": {"bytes": b"\xff", "for": timedelta(days=1)}})
+    assert read(path) == [{"a": None, "b": {"bytes": "b'\\xff'", "for": "1 day, 0:00:00"}}]

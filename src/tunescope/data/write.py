@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from tunescope.errors import UserError
+from tunescope.system import files
 
 Put = Callable[[Mapping[str, Any]], None]
 
@@ -42,7 +43,7 @@ def new_file(path: Path, names: Sequence[str]) -> Iterator[Put]:
 
 def _jsonl(file: TextIO, names: Sequence[str]) -> Put:
     def put(row: Mapping[str, Any]) -> None:
-        file.write(json.dumps(row, ensure_ascii=False) + "\n")
+        file.write(_json(row) + "\n")
 
     return put
 
@@ -58,7 +59,12 @@ def _csv(file: TextIO, names: Sequence[str]) -> Put:
 
 
 def _cell(value: object) -> str:
-    return value if isinstance(value, str) else "" if value is None else json.dumps(value, ensure_ascii=False)
+    return value if isinstance(value, str) else "" if value is None else _json(value)
+
+
+def _json(value: object) -> str:
+    """As JSON: null for what is no number, and bytes and the like, as Parquet may have them, as Python shows them."""
+    return json.dumps(files.finite(value), ensure_ascii=False, default=str)
 
 
 KINDS: dict[str, Callable[[TextIO, Sequence[str]], Put]] = {".jsonl": _jsonl, ".ndjson": _jsonl, ".csv": _csv}
