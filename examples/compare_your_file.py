@@ -1,4 +1,4 @@
-"""The comparison and its verdict on a file of your own, from Python."""
+"""The comparison and its verdict on a file of your own, and new rows answered by what did best, from Python."""
 
 import json
 import sys
@@ -33,3 +33,5 @@ run = ts.compare(
 )
 print(run)  # the table and the verdict
 print("the page:", run.folder / "report.html")
+for row in run.predict([{"text": "a witty film, all in all"}, {"text": "cold, and never wise"}]):
+    print(f"{row['text']}: {row['prediction']}, with a probability of {row['prediction_probability']}")
