@@ -156,9 +156,8 @@ def test_what_is_compiled_of_other_models_stays_and_so_does_the_bare_models(what
 @pytest.mark.parametrize(
     "place",
     [
-        "whole",
         "layer",
-        *(pytest.param(one, marks=pytest.mark.slow) for one in ("in a function", "its forward", "in place")),
+        *(pytest.param(one, marks=pytest.mark.slow) for one in ("whole", "in a function", "its forward", "in place")),
     ],
 )
 def test_whatever_part_is_compiled_it_is_never_out_of_date(place: str) -> None:

@@ -414,7 +414,7 @@ def test_weights_are_dropped_in_training_where_the_family_drops_them(name: str) 
             assert (draws_anew(), model.train() and draws_anew()) == own
 
 
-@pytest.mark.parametrize("name", ["gpt_neo", "bloom"])
+@pytest.mark.parametrize("name", [pytest.param("gpt_neo", marks=pytest.mark.slow), "bloom"])
 def test_compiled_it_is_as_it_stands(name: str) -> None:
     model, ids = make(name), tiny.ids(2, 7)
     with ts.attach(model, words()), torch.no_grad():

@@ -49,7 +49,7 @@ def test_the_levels_are_the_integers_that_the_type_holds(dtype: torch.dtype) -> 
     assert int(torch.tensor(top + 1).to(dtype).item()) != top + 1
 
 
-@pytest.mark.parametrize("dtype", SMALL, ids=str)
+@pytest.mark.parametrize("dtype", [pytest.param(SMALL[0], marks=pytest.mark.slow), SMALL[1]], ids=str)
 def test_every_value_of_a_small_type_as_a_virtual_token(dtype: torch.dtype) -> None:
     """Exhaustive: no value, integer or not, gives anything but one of the 2^p outputs, and all of these are given."""
     values = every_value(dtype)

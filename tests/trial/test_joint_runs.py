@@ -69,7 +69,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_runs_together_have_the_numbers_of_each_alone(folder: Path, workers: int) -> None:
     alone, together = ran(folder, 1), ran(folder, 4, workers=workers)
     one, other = runs(alone), runs(together)
