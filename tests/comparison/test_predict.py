@@ -15,6 +15,7 @@ from tunescope.data.scores import aggregate
 from tunescope.errors import Note, UserError
 from tunescope.report.verdict import stats
 from tunescope.system import files
+from tunescope.trial import questions
 
 SHORT = {"budget": 256, "seeds": 2, "trials": 1, "steps": 4, "batch_size": 8, "eval_every": 2, "beyond": 0}
 
@@ -91,6 +92,28 @@ def test_the_score_is_that_of_the_run_alone_with_an_interval_over_rows(done, mat
         assert question.without == 1 and question.score() is None
 
 
+def test_an_input_that_stands_twice_counts_once_in_the_interval(done, material):
+    rows = read(material[1]["test"])
+    with predict.asked(done.folder, [*rows, *rows[:12]], arm="lora") as question:
+        list(question.answered())
+        _, found = question.score()
+    run, _ = kept(done, "lora")
+    table = [*run["stats"], *run["stats"][:12]]
+    expected = stats.interval({0: table}, stats.scorer("accuracy"), inputs=[*range(len(rows)), *range(12)])
+    assert (found.value, found.low, found.high) == (expected.value, expected.low, expected.high)
+    assert found.low != stats.interval({0: table}, stats.scorer("accuracy")).low
+
+
+def test_demonstrations_of_each_row_s_own_are_found_once_for_all_rows(done, material, monkeypatch):
+    answers, calls = questions.predictions, []
+    monkeypatch.setattr(predict, "AT_ONCE", 5)
+    monkeypatch.setattr(questions, "predictions", lambda *given, **how: calls.append(1) or answers(*given, **how))
+    done.predict(material[1]["test"], arm="demos:k=1,choose=similar,sets=2")
+    assert len(calls) == 1
+    done.predict(material[1]["test"], arm="lora")
+    assert len(calls) == 1 + 7
+
+
 WRITTEN = {"task": "generation", "input_field": "text", "target_field": "label", "template": "{text} Label:"}
 
 
@@ -154,15 +177,17 @@ def test_words_that_a_search_found_are_asked_with(material, tmp_path):
     assert answers == [labels[int(one[2])] for one in own["stats"]]
 
 
-def test_rows_of_each_seed_are_shown_where_few_were_drawn(material, tmp_path):
+def test_rows_of_each_seed_are_shown_where_few_were_drawn(material, tmp_path, monkeypatch):
     model, data = material
     parts = {part: data[part] for part in ("train", "test")}
     run = compared((model, parts), tmp_path / "run", ("demos:k=1", "lora"), k_shot=4)
     labels = run.results["task"]["labels"]
-    for name in ("demos:k=1", "lora"):
-        own, _ = kept(run, name)
-        answers = [row["prediction"] for row in run.predict(data["test"], arm=name)]
+    every = {one["name"]: one["runs"] for one in run.results["arms"]}
+    for name, own in ((name, own) for name, runs in every.items() for own in runs):
+        monkeypatch.setattr(predict, "_chosen", lambda *_, name=name, own=own: (name, own))
+        answers = [row["prediction"] for row in run.predict(data["test"])]
         assert answers == [labels[int(one[2])] for one in own["stats"]]
+    assert [own["seed"] for runs in every.values() for own in runs] == [0, 1, 0, 1]
 
 
 def test_a_run_of_a_loaded_model_answers_with_it(material, tmp_path):
@@ -246,7 +271,9 @@ def test_a_conversation_in_which_the_user_has_the_last_word_is_asked(material, t
     run = compared((folder, made), tmp_path / "run", ("lora",), task="generation", chat=True, max_new_tokens=2)
     _, before = kept(run, "lora")
     rows = [json.loads(line) for line in made["test"].read_text().splitlines()]
-    assert [row["prediction"] for row in run.predict(made["test"])] == before["outputs"]
+    assert run.predict(made["test"]) == [
+        row | {"prediction": said} for row, said in zip(rows, before["outputs"], strict=True)
+    ]
     bare = [{"id": at, "messages": row["messages"][:-1]} for at, row in enumerate(rows)]
     answered = run.predict(bare)
     assert answered == [row | {"prediction": said} for row, said in zip(bare, before["outputs"], strict=True)]
