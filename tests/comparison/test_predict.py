@@ -180,13 +180,16 @@ def test_words_that_a_search_found_are_asked_with(material, tmp_path):
 def test_rows_of_each_seed_are_shown_where_few_were_drawn(material, tmp_path, monkeypatch):
     model, data = material
     parts = {part: data[part] for part in ("train", "test")}
-    run = compared((model, parts), tmp_path / "run", ("demos:k=1", "lora"), k_shot=4)
+    run = compared((model, parts), tmp_path / "run", ("demos:k=1,choose=similar", "lora"), k_shot=4)
     labels = run.results["task"]["labels"]
     every = {one["name"]: one["runs"] for one in run.results["arms"]}
     for name, own in ((name, own) for name, runs in every.items() for own in runs):
         monkeypatch.setattr(predict, "_chosen", lambda *_, name=name, own=own: (name, own))
-        answers = [row["prediction"] for row in run.predict(data["test"])]
-        assert answers == [labels[int(one[2])] for one in own["stats"]]
+        answers = run.predict(data["test"])
+        assert [row["prediction"] for row in answers] == [labels[int(one[2])] for one in own["stats"]]
+        before = json.loads((run.folder / "arms" / own["id"] / "test.json").read_text())["shares"]
+        shares = [row["prediction_probability"] for row in answers]
+        assert shares == [one[row["prediction"]] for row, one in zip(answers, before, strict=True)]
     assert [own["seed"] for runs in every.values() for own in runs] == [0, 1, 0, 1]
 
 
