@@ -134,8 +134,8 @@ def predict(
         device: where the model is loaded; "" is where it was.
         model: the loaded one, of a run that was begun with it, and its tokenizer.
 
-    An answer is "" where none could be read behind the steps that a model wrote. A label's probability is what the
-    model gives it among the labels, and is calibrated only where the arm's demonstrations say so.
+    An answer is "" where none could be read behind the steps that a model wrote. A label's probability is
+    its share among the labels, to three digits; nothing was done to make it say how often such an answer is right.
 
     Raises:
         UserError: the run is not finished, something of it is gone or changed, the arm was not done, or a row cannot be
