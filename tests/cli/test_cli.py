@@ -14,7 +14,6 @@ from types import SimpleNamespace
 
 import pytest
 import tinyrun
-from commands import call
 
 from tunescope.cli import app
 from tunescope.cli.options import PlanOptions, TaskOptions, question
@@ -25,16 +24,6 @@ from tunescope.trial import plan_json
 from tunescope.trial.train.settings import Settings
 
 QUICK = ["--arms", "zero-shot", "lora:rank=2", "--steps", "4", "--seeds", "1", "--trials", "1", "--workers", "1"]
-
-
-@pytest.fixture(scope="module")
-def material(tmp_path_factory):
-    return tinyrun.write(tmp_path_factory.mktemp("material"))
-
-
-@pytest.fixture
-def tunescope(monkeypatch, capsys):
-    return lambda *words: call(monkeypatch, capsys, *words)
 
 
 HELP = """

@@ -6,23 +6,11 @@ import signal
 from pathlib import Path
 
 import pytest
-import tinyrun
-from commands import call
 
 from tunescope.comparison import predict
 from tunescope.data.read import read
 
 QUICK = ["--arms", "zero-shot", "lora:rank=2", "--steps", "4", "--seeds", "1", "--trials", "1", "--workers", "1"]
-
-
-@pytest.fixture(scope="module")
-def material(tmp_path_factory):
-    return tinyrun.write(tmp_path_factory.mktemp("material"))
-
-
-@pytest.fixture
-def tunescope(monkeypatch, capsys):
-    return lambda *words: call(monkeypatch, capsys, *words)
 
 
 @pytest.fixture
