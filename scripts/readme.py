@@ -219,6 +219,8 @@ def _start(arm: dict[str, Any] | None) -> str:
 
 def _model(made: dict[str, Any]) -> str:
     """What a model of our own is, from its manifest."""
+    if "recipe" not in made:
+        return _taught_on(made)
     recipe = made["recipe"]
     size, settings = recipe["size"], recipe["settings"]
     losses = ", ".join(f"{name} {loss:.2f} nats a token on held-out text" for name, loss in made["losses"].items())
@@ -227,6 +229,16 @@ def _model(made: dict[str, Any]) -> str:
         f"The {recipe['kind']}: {made['parameters']:,} parameters, {size['layers']} layers of width {size['width']}, "
         f"{size['vocabulary']:,} tokens; {settings['steps']:,} steps{adapted} of {settings['batch_size']} rows of "
         f"{size['length']} from a corpus of {made['tokens']:,} tokens, in {settings['precision']}; {losses}."
+    )
+
+
+def _taught_on(made: dict[str, Any]) -> str:
+    """The same of a model that begins as another one's weights."""
+    before, after = made["losses"]["before"], made["losses"]["masked words"]
+    return (
+        f"{made['parameters']:,} parameters, begun as those of {made['model']}; {made['steps']:,} steps of "
+        f"{made['batch_size']} rows of {made['length']} at a rate of {made['rate']:g} from a corpus of "
+        f"{made['tokens']:,} tokens; {before:.2f} nats a masked word on held-out text before, {after:.2f} after."
     )
 
 
