@@ -3,6 +3,7 @@
 import io
 import json
 import re
+import unicodedata
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from commands import call
 import tunescope
 from tunescope.cli.output import print_run
 from tunescope.comparison.progress import LiveTable
-from tunescope.system.say import LIMIT, say, shown
+from tunescope.system.say import LIMIT, say, shown, visible
 
 PACKAGE = Path(tunescope.__file__).parent
 HOSTILE = "\x1b]0;owned\x07\x1b[2J\r\x08\x9b31m\u202e\ud800"
@@ -34,6 +35,14 @@ def test_a_line_is_visible_and_short_and_keeps_its_words() -> None:
     assert shown(kept) == kept
     long = shown("first\n" + "x" * 200_125)
     assert max(map(len, long.split("\n"))) <= LIMIT and "(200,125 characters in all)" in long
+
+
+def test_of_every_character_the_category_says_whether_it_is_written_out() -> None:
+    hidden = {"Cc", "Cf", "Cs", "Co", "Zl", "Zp"}  # of Unicode's general categories
+    planes = (*range(0x2_0000), *range(0xE_0000, 0xF_0010), 0x10_FFFF)  # the others have words of East Asia alone
+    for one in map(chr, planes):
+        assert (visible(one) != one) is (unicodedata.category(one) in hidden), hex(ord(one))
+    assert visible("a\u202eb\n", "\u202e") == "a\u202eb "
 
 
 def test_what_a_stream_cannot_write_is_written_out() -> None:

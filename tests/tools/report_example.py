@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-import copy
+import pickle
 import sys
 from functools import cache
 from typing import Any
@@ -51,11 +51,11 @@ LOST = {
 
 def example(outcome: str = "weights needed", seed: int = 0) -> dict[str, Any]:
     """`outcome` moves the context arms level with the deltas or leaves them behind. A copy of its own at every call."""
-    return copy.deepcopy(_thrown(outcome, seed))
+    return pickle.loads(_thrown(outcome, seed))  # many times as quick as copy.deepcopy
 
 
 @cache
-def _thrown(outcome: str, seed: int) -> dict[str, Any]:
+def _thrown(outcome: str, seed: int) -> bytes:
     g = np.random.default_rng(seed)
     lift = 0.09 if outcome == "context suffices" else 0.0
     difficulty = g.normal(size=ROWS)
@@ -63,7 +63,7 @@ def _thrown(outcome: str, seed: int) -> dict[str, Any]:
     arms += [_lost(name, *rest) for name, rest in LOST.items()]
     results: dict[str, Any] = {"version": 1, **_about(), "arms": arms, "comparisons": _comparisons(arms)}
     results["best"] = {"arm": "full", "path": "best"}
-    return results | {"verdict": decide(results)}
+    return pickle.dumps(results | {"verdict": decide(results)})
 
 
 def _about() -> dict[str, Any]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tunescope.data import scores
-from tunescope.system.say import JOINERS, visible_character
+from tunescope.system.say import JOINERS, visible
 
 LIMIT = 2000
 _PATH = re.compile(r"""(?:(?<![\w./~])|(?<=file://))(?:~|/[^\s/'"=]+)(?:/[^\s/'"]+)+|\b[A-Za-z]:(?:\\[^\s\\'"]+)+""")
@@ -159,8 +159,7 @@ def _clean(text: str) -> str:
 
 def _harmless(text: str, kept: str = "") -> str:
     """Tokens go before the cut: half of one, at the end, would look like none."""
-    text = _SECRET.sub("[redacted]", text)[: 2 * LIMIT]
-    text = "".join(one if one in kept else visible_character(one) for one in text)
+    text = visible(_SECRET.sub("[redacted]", text)[: 2 * LIMIT], kept)
     return text if len(text) <= LIMIT else text[: LIMIT - 1] + "…"
 
 

@@ -21,12 +21,17 @@ def shown(text: str) -> str:
     return "\n".join(map(_line, text.split("\n")))
 
 
-def visible(text: str) -> str:
-    """The same in one line, with what would move a terminal's cursor, or nobody sees, written out (\\x1b, \\u202e)."""
-    return "".join(map(visible_character, text))
+def visible(text: str, kept: str = "") -> str:
+    """The same in one line, with what would move a terminal's cursor, or nobody sees, written out (\\x1b, \\u202e).
+
+    Characters of `kept` stay as they are.
+    """
+    if text.isprintable():  # then nothing of these kinds is in it, which most texts are, and long ones
+        return text
+    return "".join(one if one in kept else _visible(one) for one in text)
 
 
-def visible_character(character: str) -> str:
+def _visible(character: str) -> str:
     if unicodedata.category(character) not in {"Cc", "Cf", "Cs", "Co", "Zl", "Zp"}:
         return character
     if character in "\n\t":
@@ -37,5 +42,5 @@ def visible_character(character: str) -> str:
 
 def _line(text: str) -> str:
     """What is long is cut where it is long on the screen: a character that is written out is several there."""
-    some = "".join(one if one == "\t" or one in JOINERS else visible_character(one) for one in text[: LIMIT + 1])
+    some = visible(text[: LIMIT + 1], "\t" + JOINERS)
     return some if len(some) <= LIMIT else f"{some[: LIMIT - 40]}… ({len(text):,} characters in all)"
