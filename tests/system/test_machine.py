@@ -246,3 +246,24 @@ def test_where_python_has_no_module_resource_as_on_windows_that_is_said_in_one_l
     found = subprocess.run([sys.executable, "-c", code, "doctor"], capture_output=True, text=True, check=False)
     assert found.returncode == 2
     assert found.stderr.count("\n") == 1 and "as on Windows" in found.stderr and "wsl --install" in found.stderr
+
+
+def test_seeded_is_as_torch_s_seed_and_leaves_its_generator_as_it_was(monkeypatch):
+    with torch.random.fork_rng():
+        torch.manual_seed(5)
+        expected = torch.randn(7)
+        torch.manual_seed(1)
+        before = torch.get_rng_state()
+        with monkeypatch.context() as patched:  # which would be kept in words for devices that are not here
+            patched.setattr("traceback.format_stack", lambda: pytest.fail("a stack was put into words"))
+            with machine.seeded(5):
+                assert torch.equal(torch.randn(7), expected)
+        assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_where_there_is_an_accelerator_it_is_seeded_too(monkeypatch):
+    seeds = []
+    monkeypatch.setattr(torch.accelerator, "is_available", lambda: True)
+    monkeypatch.setattr(torch, "manual_seed", seeds.append)
+    with machine.seeded(3):
+        assert seeds == [3]

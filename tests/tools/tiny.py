@@ -126,16 +126,19 @@ def real(given: dict[str, torch.Tensor], out: torch.Tensor) -> torch.Tensor:
     return out[mask.bool()]
 
 
+FLOAT = torch.Tensor.float
+CASTS = {FLOAT, torch.Tensor.to, torch.Tensor.type}
+
+
 class Float64(TorchFunctionMode):
     """Within it, what transformers computes in float32 whatever the model's type (norms, softmax) stays in float64."""
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
-        if function is torch.Tensor.float and args[0].dtype == torch.float64:
+        is_cast = function in CASTS and args[0].dtype == torch.float64
+        if is_cast and (function is FLOAT or torch.float32 in args[1:]):
             return args[0]
-        casts = function in (torch.Tensor.to, torch.Tensor.type)
-        if casts and args[0].dtype == torch.float64 and torch.float32 in args[1:]:
-            return args[0]
+        if not kwargs:
+            return function(*args)
         if kwargs.get("dtype") is torch.float32 and isinstance(args[0], torch.Tensor):
             kwargs = {**kwargs, "dtype": args[0].dtype}
         return function(*args, **kwargs)

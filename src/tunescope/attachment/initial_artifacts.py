@@ -13,7 +13,6 @@ from tunescope.attachment.attention.deltas import readers
 from tunescope.attachment.attention.function import STATE, LayerState
 from tunescope.attachment.attention.reach import reached, resting, switched
 from tunescope.attachment.attention.trial_inputs import takes_tokens, trial_inputs, tried
-from tunescope.attachment.attention.twin import drawn_apart
 from tunescope.attachment.context_keys import embedder, in_force, key_maps
 from tunescope.attachment.exactness import check_seen
 from tunescope.attachment.guards.processes import check_in_one_piece
@@ -42,6 +41,7 @@ from tunescope.models.anatomy import anatomy
 from tunescope.models.fingerprint import fingerprint
 from tunescope.models.positions import is_rotary
 from tunescope.models.quantised import check_readable, is_quantised
+from tunescope.system.machine import seeded
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -56,8 +56,7 @@ def initialised(
     """
     check_readable(model)
     ready = []
-    with torch.inference_mode(False), drawn_apart():  # tensors count their versions, whoever asked
-        torch.manual_seed(seed)
+    with torch.inference_mode(False), seeded(seed):  # tensors count their versions, whoever asked
         for given in artifacts:
             spec = given.spec if isinstance(given, Artifact) else given
             if isinstance(spec, Context):

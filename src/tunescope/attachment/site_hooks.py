@@ -49,9 +49,10 @@ class SiteUse(Generic[A]):
 @contextmanager
 def frozen(model: nn.Module) -> Iterator[None]:
     """No parameter of the model itself asks for a gradient; afterwards each as before."""
-    before = {name: (weakref.ref(parameter), parameter.requires_grad) for name, parameter in _own(model)}
+    before = {}
     try:
-        for _, parameter in _own(model):
+        for name, parameter in _own(model):
+            before[name] = (weakref.ref(parameter), parameter.requires_grad)
             parameter.requires_grad_(False)
         yield
     finally:

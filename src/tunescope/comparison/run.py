@@ -7,8 +7,6 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from tunescope.attachment.attached import Attached
 from tunescope.attachment.attention.reach import quick_to_train
 from tunescope.attachment.share import as_first, is_shared
@@ -22,7 +20,7 @@ from tunescope.comparison.saved_arm import attached_again
 from tunescope.errors import UserError
 from tunescope.search.apply import made, shown, with_found
 from tunescope.system import files, run_folder, sealed_json
-from tunescope.system.machine import gpus, memory_meter
+from tunescope.system.machine import memory_meter, seeded
 from tunescope.trial import questions
 from tunescope.trial.bench import Bench
 from tunescope.trial.train.loop import (
@@ -122,8 +120,7 @@ def _guarded(todo: Job, folder: Path, work: Callable[[], Outcome]) -> Outcome:
 def _trained(bench: Bench, todo: Job, work: Path, report: Report) -> Outcome:
     settings = replace(bench.plan.training, steps=todo.steps)
     meter = memory_meter(*bench.devices)
-    with torch.random.fork_rng(gpus()), attached(bench, todo, specs_of(bench, todo)) as tuned:
-        torch.manual_seed(todo.seed)
+    with attached(bench, todo, specs_of(bench, todo)) as tuned, seeded(todo.seed):
         saving = Saving(work, SAVE_EVERY)
         try:
             with quick_to_train(bench.model, settings.precision), training_in_place(tuned, settings):

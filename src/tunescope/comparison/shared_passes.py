@@ -31,7 +31,7 @@ from tunescope.comparison.problem import problem_of, recomputing
 from tunescope.methods.artifact import AttentionDelta
 from tunescope.methods.deltas.full import Full
 from tunescope.system import files, run_folder
-from tunescope.system.machine import gpus, memory_meter
+from tunescope.system.machine import gpus, memory_meter, seeded
 from tunescope.trial import questions
 from tunescope.trial.bench import Bench
 from tunescope.trial.dev_rows import early_rows
@@ -163,8 +163,7 @@ def _score(bench: Bench, todo: Job, member: Member, only: Sequence[int] | None =
 def _train(bench: Bench, jobs: Sequence[Job], folder: Path, report: Reports) -> None:
     """Train them together, and leave in the folder what each would have left."""
     settings, meter = bench.plan.training, memory_meter(*bench.devices)
-    with torch.random.fork_rng(gpus()), _attached(bench, jobs) as tuned:
-        torch.manual_seed(jobs[0].seed)
+    with _attached(bench, jobs) as tuned, seeded(jobs[0].seed):
         problems, losses = _problems(bench, jobs, tuned)
         work = {todo.id: run_folder.working(folder, todo.id) for todo in jobs}
         runs = {

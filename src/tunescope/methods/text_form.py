@@ -143,7 +143,7 @@ def made(kind: type[Made], part: str, typed_as: str = "Arm") -> Made:
         UserError: no such field, or a value that its type does not allow.
     """
     name = part.partition(":")[0].strip()
-    hints = get_type_hints(kind)
+    hints = _hints(kind)  # type: ignore[arg-type]
     its_fields = [field.name for field in fields(kind)]  # type: ignore[arg-type]
     values = {}
     for key, text in _fields_given(part, typed_as).items():
@@ -160,7 +160,7 @@ def made(kind: type[Made], part: str, typed_as: str = "Arm") -> Made:
 
 def check_fields(spec: Spec) -> None:
     """Raises UserError for a field that its type does not allow: a dataclass takes any placement, misspelt ones too."""
-    hints = get_type_hints(type(spec))
+    hints = _hints(type(spec))
     for field in fields(spec):  # type: ignore[arg-type]
         given = getattr(spec, field.name)
         asked = f"{type(spec).__name__}({field.name}={given!r})"
@@ -169,6 +169,16 @@ def check_fields(spec: Spec) -> None:
             typed = f"{field.name}={_valid(hints[field.name], tuple(several), asked)!r}"
             raise UserError(f"{asked}: {field.name} is a tuple, of one too: type {typed}.")
         _valid(hints[field.name], given, asked, strict=not isinstance(given, list))
+
+
+@cache
+def _hints(kind: type) -> dict[str, Any]:
+    return get_type_hints(kind)
+
+
+@cache
+def _adapter(hint: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(hint, config=FINITE)
 
 
 def _value(hint: Any, text: str, asked: str) -> Any:
@@ -181,7 +191,7 @@ def _value(hint: Any, text: str, asked: str) -> Any:
 def _valid(hint: Any, given: Any, asked: str, *, strict: bool = False) -> Any:
     """What was given as its type takes it, text as a number too where it is not strict. UserError for all else."""
     try:
-        found = TypeAdapter(hint, config=FINITE).validate_python(given, strict=strict)
+        found = _adapter(hint).validate_python(given, strict=strict)
     except ValidationError as error:
         raise UserError(f"{asked}: {error.errors()[0]['msg'].lower()}.") from None
     if isinstance(found, int) and abs(found) > LARGEST:

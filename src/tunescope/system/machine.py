@@ -70,6 +70,21 @@ def gpus() -> list[int] | None:
     return list(range(several)) if several > 1 else None
 
 
+@contextmanager
+def seeded(seed: int) -> Iterator[None]:
+    """Within it torch draws as behind torch.manual_seed(seed); afterwards its generators, of GPUs too, are as before.
+
+    Where there is no accelerator, torch.manual_seed would note for three kinds of them what to do should one come, with
+    the stack of its caller in words, at each call.
+    """
+    with torch.random.fork_rng(gpus()):
+        if torch.accelerator.is_available():
+            torch.manual_seed(seed)
+        else:
+            torch.default_generator.manual_seed(seed)
+        yield
+
+
 def default_device() -> torch.device:
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 

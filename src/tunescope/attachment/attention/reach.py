@@ -86,17 +86,28 @@ def switched(model: PreTrainedModel, to: str = NAME) -> Iterator[None]:
             yield
         return
     before = [(config, config._attn_implementation) for config in _configs(model)]
-    log = logging.getLogger("transformers.modeling_utils")
-    level = log.level
-    log.setLevel(logging.ERROR)  # it warns where it cannot switch; we ask, and say so ourselves
     try:
-        model.set_attn_implementation(to)
-        log.setLevel(level)
+        with _unwarned():
+            model.set_attn_implementation(to)
         yield
     finally:
-        log.setLevel(level)
         for config, one in before:
             config._attn_implementation_internal = one  # of it alone, and not of its parts
+
+
+@contextmanager
+def _unwarned() -> Iterator[None]:
+    """Where transformers cannot switch, it warns; we ask whether it did, and say so ourselves."""
+    log = logging.getLogger("transformers.modeling_utils")
+    log.addFilter(_is_error)  # a level would have every logger of the process look up its own anew
+    try:
+        yield
+    finally:
+        log.removeFilter(_is_error)
+
+
+def _is_error(record: logging.LogRecord) -> bool:
+    return record.levelno >= logging.ERROR
 
 
 def _configs(model: PreTrainedModel) -> list[Any]:

@@ -7,11 +7,12 @@ nothing.
 from __future__ import annotations
 
 import copy
-from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 import torch
 from transformers import PreTrainedConfig
+
+from tunescope.system.machine import seeded
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -124,18 +125,11 @@ def _small(name: str, value: Any, width: int, narrow: int) -> Any:
     return value
 
 
-def drawn_apart() -> AbstractContextManager[None]:
-    """Within it torch may be seeded; afterwards its generators, of all devices, are as before."""
-    several = torch.cuda.device_count()
-    return torch.random.fork_rng(range(several) if several > 1 else None)  # torch warns of several that are not named
-
-
 def twin(model: PreTrainedModel, told: dict[str, Any]) -> PreTrainedModel:
     """The random model of such a config, in eval mode and float64, its weights away from 0 and 1."""
     config = type(model.config).from_dict(dict(told))
     own = "sdpa" if getattr(config, "alibi", False) else "eager"  # of Falcon's, eager adds its biases twice
-    with drawn_apart(), torch.device("cpu"):
-        torch.manual_seed(0)
+    with seeded(0), torch.device("cpu"):
         made: PreTrainedModel = type(model)._from_config(config, attn_implementation=own, dtype=torch.float32)
         made = made.to(torch.float64).eval()
         if hasattr(made, "set_experts_implementation"):

@@ -57,8 +57,7 @@ def new_model(body: Body, tokenizer: PreTrainedTokenizerFast, seed: int) -> PreT
         "bos_token_id": None,
     }
     config, build = ARCHITECTURES[body.architecture](body, words)
-    with torch.random.fork_rng(machine.gpus()):
-        torch.manual_seed(seed)
+    with machine.seeded(seed):
         model = build(config)
         draw_weights(model, body.layers)
     return model.eval()

@@ -75,8 +75,7 @@ def build(
     for field in list(config.to_dict()):
         if "drop" in field and isinstance(getattr(config, field, None), float):
             setattr(config, field, 0.0)
-    with torch.random.fork_rng(machine.gpus()):
-        torch.manual_seed(seed)
+    with machine.seeded(seed):
         model = auto.from_config(config, attn_implementation=attention).to(dtype).eval()
         with torch.no_grad():
             for parameter in model.parameters():

@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from typing import Any
 
-import torch
 from transformers import GPT2Config, GPT2LMHeadModel
 
 from tunescope.system import machine
@@ -48,6 +47,5 @@ def gpt2(shape: Shape, vocabulary: int, positions: int, seed: int) -> Any:
         bos_token_id=None,
         eos_token_id=None,
     )
-    with torch.random.fork_rng(machine.gpus()):
-        torch.manual_seed(seed)
+    with machine.seeded(seed):
         return GPT2LMHeadModel(config).eval()

@@ -122,8 +122,7 @@ def _make(
     words = texts.tokenizer(given, model.size.vocabulary)
     words = texts.with_mask(words, model.size.length) if model.kind == "masked" else words
     found = texts.corpus(given, words, model.size.length, model.seed)
-    with torch.random.fork_rng(machine.gpus()):
-        torch.manual_seed(model.seed)
+    with machine.seeded(model.seed):
         made = fresh(model.kind, model.size, words) if base is None else _load(base)
         made.to(machine.default_device())
         _learn(made, model, found, words, report, saving)

@@ -9,8 +9,6 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
-import torch
-
 from tunescope.lab.worlds.lessons import Lesson, problem
 from tunescope.lab.worlds.models import Shape, gpt2
 from tunescope.system import files, machine, run_folder
@@ -80,8 +78,7 @@ def pretrain(recipe: Pretraining[Any], given: Lesson) -> Any:
     """A new model of the recipe's shape that has learned the lesson."""
     model = gpt2(recipe.shape, recipe.curriculum.vocabulary, given.train.shape[1], recipe.seed)
     model.train()
-    with torch.random.fork_rng(machine.gpus()):
-        torch.manual_seed(recipe.seed)
+    with machine.seeded(recipe.seed):
         learning = problem(model, dict(model.named_parameters()), recipe.rate, given)
         train(replace(learning, score=_rested(model, learning.score)), recipe.settings, recipe.seed)
     return model.eval()

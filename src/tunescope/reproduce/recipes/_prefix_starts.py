@@ -29,8 +29,7 @@ def begun(bench: Bench, name: str, length: int, seed: int) -> Artifact:
     """
     base = base_of(bench.model, bench.tokenizer)
     spec = Prefix(length=length, positions="after" if base.rotary else "same")
-    with torch.random.fork_rng(machine.gpus()):
-        torch.manual_seed(seed)
+    with machine.seeded(seed):
         made = STARTS[name](base, bench, length, seed)
     tensors = {f"{site}.key": key for site, (key, _) in made.items()}
     tensors |= {f"{site}.value": value for site, (_, value) in made.items()}

@@ -129,7 +129,6 @@ def short_run(
 
 
 def _trained(bench: Bench, todo: Any, tuned: Attached, measure: Callable[[], None]) -> list[dict[str, Any]]:
-    import torch
 
     from tunescope.comparison.problem import problem_of
     from tunescope.system import machine
@@ -144,8 +143,7 @@ def _trained(bench: Bench, todo: Any, tuned: Attached, measure: Callable[[], Non
         measured.append(1)
         return float(len(measured))
 
-    with torch.random.fork_rng(machine.gpus()):
-        torch.manual_seed(todo.seed)
+    with machine.seeded(todo.seed):
         problem = replace(problem_of(bench, todo, tuned.train()), score=later_is_better, whole=None)
         curve = train(problem, bench.plan.settings, todo.seed).curve
     tuned.eval()

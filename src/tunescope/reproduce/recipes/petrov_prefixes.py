@@ -78,7 +78,6 @@ def units(settings: Settings) -> list[dict[str, Any]]:
 
 
 def work(settings: Settings, unit: dict[str, Any]) -> dict[str, Any]:
-    import torch
 
     from tunescope.comparison.arms import ready
     from tunescope.comparison.job import Job
@@ -91,8 +90,7 @@ def work(settings: Settings, unit: dict[str, Any]) -> dict[str, Any]:
     bench = _bench(settings)
     arm = ready(Arm("prefix", f"prefix:length={LENGTH},init_from=noise"), bench)
     todo = Job("", arm, (settings["rate"],) * len(arm.specs), unit["seed"], bench.plan.settings.steps)
-    with torch.random.fork_rng(machine.gpus()), attached(bench, todo, arm.specs) as tuned:
-        torch.manual_seed(unit["seed"])
+    with attached(bench, todo, arm.specs) as tuned, machine.seeded(unit["seed"]):
         inputs = [row.input_ids for row in rows_of(bench, todo, tuned, "test")][: settings["inputs"]]
         before = {name: one["spread"] for name, one in as_json(prefix_use(bench.model, inputs)).items()}
         state = train(problem_of(bench, todo, tuned.train()), bench.plan.settings, unit["seed"])

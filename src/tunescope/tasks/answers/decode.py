@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from tunescope.models.split import is_split_over
+from tunescope.system.machine import seeded
 from tunescope.tasks.answers.batch_trial import writes_in_batches
 from tunescope.tasks.answers.batches import in_batches, pad_id, padded
 from tunescope.tasks.answers.beam_search import BeamSearch
@@ -79,9 +80,7 @@ def sampled(
     """
     how: dict[str, Any] = {"max_new_tokens": max_new_tokens, "do_sample": True, "temperature": sampling.temperature}
     how |= {"top_k": 0, "top_p": 1.0} | _ends(tokenizer, stop)
-    devices = [model.device] if model.device.type == "cuda" else []
-    with torch.random.fork_rng(devices):
-        torch.manual_seed(sampling.seed)
+    with seeded(sampling.seed):
         return _texts(model, rows, tokenizer, how, batch_size)
 
 
