@@ -72,7 +72,8 @@ def test_an_error_is_told_on_stderr_and_a_failure_is_raised_where_it_is_checked(
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGHUP])
 def test_it_can_be_killed_and_none_of_its_own_is_left(number: signal.Signals) -> None:
-    process = warm.start(["-c", "import time; print('here', flush=True); time.sleep(60)"], spares=2)
+    heard = "import signal, time; signal.signal(signal.SIGHUP, signal.SIG_DFL)"  # behind nohup it is ignored
+    process = warm.start(["-c", f"{heard}; print('here', flush=True); time.sleep(60)"], spares=2)
     assert process.stdout is not None and process.stdout.readline() == "here\n" and process.poll() is None
     process.send_signal(number)
     assert process.wait(timeout=20) == -number
