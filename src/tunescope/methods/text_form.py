@@ -177,7 +177,7 @@ def _hints(kind: type) -> dict[str, Any]:
 
 
 @cache
-def _adapter(hint: Any) -> TypeAdapter[Any]:
+def _adapter(hint: object) -> TypeAdapter[Any]:
     return TypeAdapter(hint, config=FINITE)
 
 
