@@ -6,7 +6,7 @@ import difflib
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields
-from functools import cache
+from functools import cache, partial
 from typing import Any, TypeVar, get_origin, get_type_hints
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
@@ -19,6 +19,7 @@ FOLDERS = ("methods.contexts", "methods.deltas")
 SEARCHES = "search.methods"
 LARGEST = 2**31 - 1
 FINITE = ConfigDict(allow_inf_nan=False)
+_adapter = cache(partial(TypeAdapter, config=FINITE))  # of a hint; to make one takes longer than to use it
 SIGNS = ",+"  # of an arm, which a backslash makes a part of a text
 Made = TypeVar("Made")
 
@@ -174,11 +175,6 @@ def check_fields(spec: Spec) -> None:
 @cache
 def _hints(kind: type) -> dict[str, Any]:
     return get_type_hints(kind)
-
-
-@cache
-def _adapter(hint: object) -> TypeAdapter[Any]:
-    return TypeAdapter(hint, config=FINITE)
 
 
 def _value(hint: Any, text: str, asked: str) -> Any:
