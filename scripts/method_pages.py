@@ -25,6 +25,7 @@ REAL = {
     "e2e": "E2E, stories260K",
     "sst2-smollm2": "SST-2, SmolLM2-135M",
     "trec-smollm2": "TREC, SmolLM2-135M, two budgets",
+    "ag_news-smollm2": "AG News, SmolLM2-135M, two budgets",
     "trec-methods": "TREC, SmolLM2-135M",
     "sst2-methods": "SST-2, SmolLM2-135M, every kind of method",
     "ag_news-methods": "AG News, SmolLM2-135M",

@@ -10,7 +10,7 @@ from typing import Any
 
 RESULTS = Path(__file__).resolve().parent.parent / "results"
 # whose seconds were taken while other programs used the cores
-BUSY = {"trec", "trec-smollm2", "sst2-methods", "ag_news-methods", "rte-methods"} | {
+BUSY = {"trec", "trec-smollm2", "ag_news-smollm2", "sst2-methods", "ag_news-methods", "rte-methods"} | {
     f"{corpus}-methods-16" for corpus in ("sst2", "trec", "ag_news")
 }
 

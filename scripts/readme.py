@@ -21,6 +21,7 @@ TITLES = {
     "e2e": "E2E, stories260K",
     "sst2-smollm2": "SST-2 (at most 25 words), SmolLM2-135M",
     "trec-smollm2": "TREC (at most 40 words), SmolLM2-135M, two budgets",
+    "ag_news-smollm2": "AG News (at most 40 words), SmolLM2-135M, two budgets",
     "trec-methods": "TREC (at most 40 words), SmolLM2-135M, every kind of method",
     "sst2-methods": "SST-2 (at most 25 words), SmolLM2-135M, every kind of method",
     "ag_news-methods": "AG News (at most 40 words), SmolLM2-135M, every kind of method",
