@@ -8,6 +8,7 @@ import warnings
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import psutil
 import pytest
 import tinyrun
@@ -248,15 +249,16 @@ def test_where_python_has_no_module_resource_as_on_windows_that_is_said_in_one_l
     assert found.stderr.count("\n") == 1 and "as on Windows" in found.stderr and "wsl --install" in found.stderr
 
 
-def test_seeded_is_as_torch_s_seed_and_leaves_its_generator_as_it_was(monkeypatch):
+@pytest.mark.parametrize("seed", [5, np.int64(5), -5])
+def test_seeded_is_as_torch_s_seed_and_leaves_its_generator_as_it_was(monkeypatch, seed):
     with torch.random.fork_rng():
-        torch.manual_seed(5)
+        torch.manual_seed(seed)
         expected = torch.randn(7)
         torch.manual_seed(1)
         before = torch.get_rng_state()
         with monkeypatch.context() as patched:  # which would be kept in words for devices that are not here
             patched.setattr("traceback.format_stack", lambda: pytest.fail("a stack was put into words"))
-            with machine.seeded(5):
+            with machine.seeded(seed):
                 assert torch.equal(torch.randn(7), expected)
         assert torch.equal(torch.get_rng_state(), before)
 

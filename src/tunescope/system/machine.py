@@ -81,7 +81,7 @@ def seeded(seed: int) -> Iterator[None]:
         if torch.accelerator.is_available():
             torch.manual_seed(seed)
         else:
-            torch.default_generator.manual_seed(seed)
+            torch.default_generator.manual_seed(int(seed))  # NumPy's too, as torch takes them
         yield
 
 
