@@ -1,8 +1,6 @@
 """The pieces of a recipe in this process: another takes seconds to import torch (test_run.py has those)."""
 
 from contextlib import nullcontext
-from types import ModuleType
-from typing import Any
 
 import pytest
 
@@ -16,12 +14,6 @@ class _Home:
         for piece in pieces:
             on_done(piece, work(piece))
         return []
-
-
-def smaller(patch: pytest.MonkeyPatch, recipe: ModuleType, **changed: Any) -> None:
-    """From here on the recipe's settings have these values."""
-    whole = recipe.settings
-    patch.setattr(recipe, "settings", lambda ask: whole(ask) | changed)
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import tinyrun
-from conftest import smaller
+from smaller import smaller
 
 import tunescope as ts
 from tunescope.probes.anchors import study

@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from conftest import smaller
+from smaller import smaller
 
 import tunescope as ts
 from tunescope.report.cells import Cell

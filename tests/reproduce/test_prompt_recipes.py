@@ -5,7 +5,7 @@ import random
 
 import pytest
 import tinyrun
-from conftest import smaller
+from smaller import smaller
 
 import tunescope as ts
 from tunescope.reproduce.ask import Ask
