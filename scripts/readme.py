@@ -239,7 +239,7 @@ def _taught_on(made: dict[str, Any]) -> str:
     return (
         f"{made['parameters']:,} parameters, begun as those of {made['model']}; {made['steps']:,} steps of "
         f"{made['batch_size']} rows of {made['length']} at a rate of {made['rate']:g} from a corpus of "
-        f"{made['tokens']:,} tokens; {before:.2f} nats a masked word on held-out text before, {after:.2f} after."
+        f"{made['tokens']:,} tokens; {before:.2f} nats a masked token on held-out text before, {after:.2f} after."
     )
 
 

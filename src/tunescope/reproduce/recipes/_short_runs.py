@@ -129,7 +129,6 @@ def short_run(
 
 
 def _trained(bench: Bench, todo: Any, tuned: Attached, measure: Callable[[], None]) -> list[dict[str, Any]]:
-
     from tunescope.comparison.problem import problem_of
     from tunescope.system import machine
     from tunescope.trial.train.loop import train

@@ -78,7 +78,6 @@ def units(settings: Settings) -> list[dict[str, Any]]:
 
 
 def work(settings: Settings, unit: dict[str, Any]) -> dict[str, Any]:
-
     from tunescope.comparison.arms import ready
     from tunescope.comparison.job import Job
     from tunescope.comparison.problem import attached, problem_of
