@@ -1,5 +1,6 @@
 """Our attention function against torch's kernel and a written-out eager attention."""
 
+import logging
 from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
@@ -23,7 +24,7 @@ from tunescope.attachment.attention.function import (
     attention,
     mask_function,
 )
-from tunescope.attachment.attention.reach import quick_to_train
+from tunescope.attachment.attention.reach import quick_to_train, switched
 
 B, HEADS, KV, T, D, DV = 2, 6, 3, 7, 5, 11  # rows, heads, key heads, text, key width, value width
 
@@ -415,3 +416,19 @@ def _graph(out: torch.Tensor) -> str:
             seen.add(node)
             waiting += [one for one, _ in node.next_functions]
     return " ".join(node.name() for node in seen)
+
+
+def test_where_transformers_cannot_switch_it_is_silent_and_others_are_heard(monkeypatch: pytest.MonkeyPatch) -> None:
+    log, heard = logging.getLogger("transformers.modeling_utils"), logging.Handler()
+    said: list[str] = []
+    heard.emit = lambda record: said.append(record.getMessage())  # type: ignore[method-assign]
+    model = tiny.make("gpt2")
+    monkeypatch.setattr(type(model), "_can_set_attn_implementation", classmethod(lambda cls: False))
+    log.addHandler(heard)
+    try:
+        with switched(model):
+            log.warning("within")
+        log.warning("behind")
+    finally:
+        log.removeHandler(heard)
+    assert said == ["within", "behind"]
