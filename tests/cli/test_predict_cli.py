@@ -66,11 +66,14 @@ def test_mistakes_are_told_before_the_model_is_read(tunescope, material, run, tm
     monkeypatch.setattr(predict, "open_bench", lambda *_, **__: pytest.fail("read"))
     there = tmp_path / "there.csv"
     there.write_text("mine")
+    broken = tmp_path / "broken.jsonl"
+    broken.write_text('{"text": "a film"}\n{"text": \n')
     data = material[1]["test"]
     for words, told in (
         ((run, data, "--out", there), "there.csv is there already"),
         ((run, data, "--out", tmp_path / "a.xlsx"), "the name tells the format. Allowed: .jsonl, .ndjson, .csv"),
         ((run, data, "--out", tmp_path / "a.csv", "--arm", "soft"), "'soft' is no arm of"),
+        ((run, broken, "--out", tmp_path / "a.csv"), "broken.jsonl line 2 is not JSON"),
         ((tmp_path, data, "--out", tmp_path / "a.csv"), "is not the folder of a run."),
     ):
         code, _, err = tunescope("predict", *words)

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from tunescope.attachment.tuned import Tuned
     from tunescope.tasks.task import Labelled, Prediction
     from tunescope.trial.bench import Bench
+    from tunescope.trial.plan import Plan
 
 AT_ONCE = 512  # rows between two looks at how far it is
 FIELD = "prediction"
@@ -160,8 +161,9 @@ def asked(
     folder = Path(folder)
     results = _results(folder)
     name, run = _chosen(folder, results, arm)
-    bench = _opened(folder, results, device, model, tokenizer).at(run["seed"])
-    rows = _read(data, bench.plan.longest_field)
+    plan = _planned(folder, device, model)
+    rows = _read(data, plan.longest_field)
+    bench = _opened(folder, results, plan, model, tokenizer).at(run["seed"])
     posed = _posed(bench, rows)
     without = sum(one is not row for one, row in zip(posed, rows, strict=True))
     given = [conversations.folded(row) for row in rows]
@@ -199,28 +201,31 @@ def _chosen(folder: Path, results: Mapping[str, Any], arm: str) -> tuple[str, Ma
     return name, max(found[name]["runs"], key=lambda one: one["dev"])
 
 
-def _opened(
-    folder: Path,
-    results: Mapping[str, Any],
-    device: str,
-    model: PreTrainedModel | None,
-    tokenizer: PreTrainedTokenizerBase | None,
-) -> Bench:
-    """What the run was asked of, as it was."""
+def _planned(folder: Path, device: str, model: PreTrainedModel | None) -> Plan:
+    """What the run was asked. UserError where it cannot be asked again from here."""
     config = run_folder.read_config(folder)
     if not config.pop("by_name", True) and model is None:
         raise UserError(
             f"{folder} was begun from Python with a loaded model. Give it again, from there: "
             "run.predict(rows, model=model, tokenizer=tokenizer)"
         )
-    question = from_json(config, folder / "config.json")
-    if "kind" not in question.task:
+    plan = from_json(config, folder / "config.json")
+    if "kind" not in plan.task:
         raise UserError(f"{folder} was begun with a task of its own, which only Python has; it is not kept.")
     if model is None:
-        moved_files.check_there(question, folder)
-    bench = open_bench(
-        replace(question, processes=1, device=device or question.device), model=model, tokenizer=tokenizer
-    )
+        moved_files.check_there(plan, folder)
+    return replace(plan, processes=1, device=device or plan.device)
+
+
+def _opened(
+    folder: Path,
+    results: Mapping[str, Any],
+    plan: Plan,
+    model: PreTrainedModel | None,
+    tokenizer: PreTrainedTokenizerBase | None,
+) -> Bench:
+    """The plan with its model and rows. UserError where they are not what they were."""
+    bench = open_bench(plan, model=model, tokenizer=tokenizer)
     known = {part: one["sha256"] for part, one in results["data"].items() if part in bench.sha256}
     changed = [str(bench.plan.data[part]) for part, one in known.items() if bench.sha256[part] != one]
     if bench.fingerprint != results["model"]["fingerprint"]:
