@@ -8,7 +8,7 @@ answer in deep ones; label words cut off early hurt most; label words alone keep
 
 import itertools
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -102,14 +102,16 @@ def worlds(settings: Settings) -> list[Any]:
 
 def units(settings: Settings) -> list[dict[str, Any]]:
     """A section of a draw each, so that each is kept as it ends."""
-    draws = [{"seed": _first(settings) + index} for index in range(settings["seeds"])]
+    draws = [{"seed": seed} for seed in seeds_of(settings)]
     if "model" not in settings:
         draws = [{"layers": layers} | draw for layers in settings["layers"] for draw in draws]
     return [draw | {"section": name} for draw in draws for name in _sections(settings)]
 
 
-def _first(settings: Settings) -> int:
-    return FIRST if settings.get("protocol") == "paper" else 0
+def seeds_of(settings: Settings) -> range:
+    """Of the draws; by the paper's protocol from the paper's first on."""
+    first = FIRST if settings.get("protocol") == "paper" else 0
+    return range(first, first + settings["seeds"])
 
 
 def _sections(settings: Settings) -> tuple[str, ...]:
@@ -117,7 +119,7 @@ def _sections(settings: Settings) -> tuple[str, ...]:
 
 
 def work(settings: Settings, unit: dict[str, Any]) -> dict[str, Any]:
-    round = _first_round(settings, unit) if "model" in settings else _at_home(settings, unit)
+    round = next(rounds(settings, [unit["seed"]])) if "model" in settings else _at_home(settings, unit)
     found = {unit["section"]: plugins.load(DEMONSTRATIONS, unit["section"]).measure(round)}
     gold = round.gold.bincount(minlength=len(round.labels))
     made = found | {"commonest": float(gold.max() / gold.sum()), "labels": len(round.labels)}
@@ -146,12 +148,12 @@ def _at_home(settings: Settings, unit: dict[str, Any]) -> Any:
     return Round(pretrained(made), words, told_apart, task.labels, prompts, unit["seed"], at_once=64)
 
 
-def _first_round(settings: Settings, unit: dict[str, Any]) -> Any:
+def rounds(settings: Settings, seeds: Iterable[int]) -> Iterator[Round]:
+    """The draws of a given model and data that these seeds make."""
     task = {"kind": "classification"} | settings["task"]
     data = data_paths(settings["data"]) | ({"test": settings["test"]} if "test" in settings else {})
-    plan = Plan(model=settings["model"], data=data, task=task, seeds=(unit["seed"],))
-    (round,) = rounds_of(AnchorRequest(plan, settings["k"], settings["rows"]), open_bench(plan))
-    return round
+    plan = Plan(model=settings["model"], data=data, task=task, seeds=tuple(seeds))
+    yield from rounds_of(AnchorRequest(plan, settings["k"], settings["rows"]), open_bench(plan))
 
 
 def table(settings: Settings, found: Found) -> Table:
