@@ -269,6 +269,25 @@ def test_of_pieces_of_several_lines_those_of_other_lines_are_refused(toy, tmp_pa
             run.reproduce(Ask("toy"), folder, workers=1, say=lambda line: None, earlier=toy / "result.json")
 
 
+def test_pieces_of_a_part_are_taken_when_other_parts_follow_and_its_own_lines_are_the_same(toy, tmp_path):
+    result = run.reproduce(Ask("toy"), toy, workers=1, say=lambda line: None)
+    given, found = {"label": "given", "part": ""}, {"label": "found", "part": "words"}
+    units = {part: [{"seed": seed, "part": part} for seed in range(2)] for part in ("", "words")}
+    held = [{"unit": unit, "outcome": {"a": {"b": 0.5}}} for unit in units[""]]
+    sealed_json.put(tmp_path / "held.json", result | {"settings": {"seeds": 2, "lines": [given]}, "units": held})
+
+    def taken(lines, asked):
+        folder = tmp_path / str(len(lines))
+        return earlier.taken_over("toy", {"seeds": 2, "lines": lines}, asked, tmp_path / "held.json", folder)
+
+    assert taken([given, found], [*units[""], *units["words"]]).startswith("2 of 4 pieces are taken")
+    more = {"label": "more", "part": ""}
+    with pytest.raises(ts.UserError, match=r"lines\.part \['given'\], here \['given', 'more'\]"):
+        taken([given, more, found], [*units[""], *units["words"]])
+    with pytest.raises(ts.UserError, match="has none of the 2 pieces"):
+        taken([found], units["words"])
+
+
 def test_runs_that_diverged_are_told_under_the_table_and_no_number_is_the_largest():
     assert _courses.diverged([{"exact": {}}]) == []
     assert _courses.diverged([{"diverged": "step 3"}, {}]) == ["1 of the runs diverged, and count as 0: step 3"]

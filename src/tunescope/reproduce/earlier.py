@@ -1,7 +1,7 @@
 """Pieces of an earlier result, so that a run goes on where another folder or machine ended."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from tunescope.system import files, machine, run_folder, sealed_json
 
 LISTS = {"lines", "worlds", "whole", "arms", "starts"}  # settings that only say which pieces there are
 NUMBERED = {"bases"}  # and which a piece says by its number, so that more of them may follow
+PART = "part"  # of lines of which a piece says the part, so that more parts may follow
 MADE_WITH = ("tunescope", "torch", "transformers")
 
 
@@ -53,11 +54,20 @@ def _compared(settings: Settings, units: Sequence[dict[str, Any]]) -> Settings:
     said = LISTS | ({"seeds"} if any("seed" in unit for unit in units) else set())
     own = {key: value for key, value in settings.items() if key not in said}
     if not all("arm" in unit for unit in units):  # a piece is of several lines, and of these alone
-        own |= {"lines": [line["label"] for line in settings.get("lines", ())]}
+        own |= {"lines": _by_part(settings.get("lines", ()), units)}
     parts = {key: _parts(key, value) for key, value in own.items()}
     flat = {f"{key}.{name}".rstrip("."): value for key, part in parts.items() for name, value in part.items()}
     kept: Settings = json.loads(json.dumps(flat))
     return kept
+
+
+def _by_part(lines: Sequence[Mapping[str, Any]], units: Sequence[dict[str, Any]]) -> dict[str, list[str]]:
+    """The names of the lines of each part; all together where a piece says no part."""
+    named = all("part" in unit for unit in units)
+    found: dict[str, list[str]] = {}
+    for line in lines:
+        found.setdefault(f"{PART} {line['part']}".rstrip() if named else "", []).append(line["label"])
+    return found
 
 
 def _parts(key: str, value: Any) -> dict[str, Any]:
@@ -67,7 +77,8 @@ def _parts(key: str, value: Any) -> dict[str, Any]:
 
 
 def _same_settings(result: Path, old: Settings, new: Settings) -> None:
-    known = {key for key in old | new if key.partition(".")[0] not in NUMBERED} | (set(old) & set(new))
+    more = {key for key in old | new if key.partition(".")[0] in NUMBERED or key.startswith(f"lines.{PART}")}
+    known = (set(old | new) - more) | (set(old) & set(new))
     other = [f"{key} {old.get(key)}, here {new.get(key)}" for key in sorted(known) if old.get(key) != new.get(key)]
     if other:
         raise UserError(f"{result} was made with other settings ({'; '.join(other)}), so its pieces are not taken.")
