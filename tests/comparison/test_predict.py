@@ -223,6 +223,18 @@ def test_what_cannot_be_answered_is_told(done, material, tmp_path):
         done.predict([])
     with pytest.raises(UserError, match=r"is not the folder of a run\.$"):
         ts.predict(tmp_path, [{"text": "a film"}])
+    with pytest.raises(UserError, match="cuda:7"):
+        done.predict([{"text": "a film"}], device="cuda:7")
+
+
+def test_a_field_may_be_as_long_as_in_the_run(material, tmp_path):
+    given = {**SHORT, "arms": ["zero-shot"], "longest_field": 300}
+    run = ts.compare(material[0], material[1], out=tmp_path / "run", quiet=True, **given)
+    long = tmp_path / "long.jsonl"
+    long.write_text(json.dumps({"text": "a film " * 50}) + "\n")
+    for rows in (long, [{"text": "a film " * 50}]):
+        with pytest.raises(UserError, match="350 characters"):
+            run.predict(rows)
 
 
 def test_rows_too_long_for_the_model_are_cut_and_counted(done):

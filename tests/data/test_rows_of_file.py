@@ -242,7 +242,7 @@ def test_a_field_that_takes_minutes_is_refused_by_line_unless_it_is_asked_for(tm
     path = write(tmp_path / "a.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
     assert problem(path) == (
         "a.jsonl line 2: 'text' has 1,000,001 characters, where at most 1,000,000 are read (2 such texts in all). "
-        "Shorten the text or leave the row out; or type: --longest-field 2000000"
+        "Shorten the text or leave the row out; or let a comparison read it: --longest-field 2000000"
     )
     assert read(path, 2_000_000) == rows
     with pytest.raises(UserError, match=r"a\.jsonl line 2: 'text' has 1,000,001 characters, where at most 6 are"):

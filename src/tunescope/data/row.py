@@ -170,5 +170,5 @@ def check_lengths(rows: Sequence[Mapping[str, Any]], longest: int | None) -> Non
     others = f" ({len(long)} such texts in all)" if len(long) > 1 else ""
     raise UserError(
         f"{place(rows[index], index)}: {str(field)[:80]!r} has {length:,} characters, where at most {most:,} are read"
-        f"{others}. Shorten the text or leave the row out; or type: --longest-field {max(long)[0]}"
+        f"{others}. Shorten the text or leave the row out; or let a comparison read it: --longest-field {max(long)[0]}"
     )
