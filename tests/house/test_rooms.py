@@ -75,7 +75,7 @@ THINGS = (
     ),
     *("attached", "banked", "compiled", "masked", "merged", "outgoing", "projected", "published", "quantised"),
     *("registered", "seen", "tuned", "unseen", "listed", "stored"),  # the thing that a file holds, in that state
-    "speed",  # a thing
+    "speed",  # which ends as a deed does
 )
 RULES: dict[str, Callable[[Path], list[str]]] = {
     "a room imports what its row of TABLE has": partial(room_rules.against_the_table, table=TABLE),

@@ -1,5 +1,6 @@
 """A decoder in a masked model's class: the same numbers where both see the same, and a masked word is learned."""
 
+import logging
 import sys
 
 import pytest
@@ -75,6 +76,18 @@ def test_the_command_makes_a_model_that_tells_masked_words(tmp_path, capsys, mon
     out.rename(tmp_path / "first")
     again = asked(tmp_path, monkeypatch, "--steps", "80", "--batch-size", "8")
     assert digests(again)["model.safetensors"] == facts["sha256"]["model.safetensors"]
+
+
+def test_transformers_says_nothing_while_it_is_made_and_is_as_before_behind(tmp_path, monkeypatch):
+    log, handler, said = logging.getLogger("transformers"), logging.Handler(), []
+    handler.emit = lambda record: said.append(record.getMessage())
+    level = log.level
+    log.addHandler(handler)
+    try:
+        asked(tmp_path, monkeypatch, "--steps", "1")
+    finally:
+        log.removeHandler(handler)
+    assert said == [] and log.level == level
 
 
 def test_what_is_cut_off_is_gone_on_from(tmp_path, monkeypatch):

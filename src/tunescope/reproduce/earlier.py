@@ -66,7 +66,7 @@ def _by_part(lines: Sequence[Mapping[str, Any]], units: Sequence[dict[str, Any]]
     named = all("part" in unit for unit in units)
     found: dict[str, list[str]] = {}
     for line in lines:
-        found.setdefault(f"{PART} {line['part']}".rstrip() if named else "", []).append(line["label"])
+        found.setdefault(f"{PART} {line.get('part', '')}".rstrip() if named else "", []).append(line["label"])
     return found
 
 

@@ -180,11 +180,14 @@ def main() -> None:
     parser.add_argument("--rate", type=float, default=3e-4, help="learning rate, at its highest")
     given = parser.parse_args()
     logging.disable_progress_bar()
+    told = logging.get_verbosity()
     logging.set_verbosity_error()  # of rows that are cut into pieces it would say that they are too long
     try:
         make(given)
     except UserError as problem:
         parser.error(str(problem))
+    finally:
+        logging.set_verbosity(told)
 
 
 if __name__ == "__main__":
