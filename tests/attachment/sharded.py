@@ -23,6 +23,7 @@ from torch.nn.parallel import DistributedDataParallel
 import tunescope as ts
 from tunescope.attachment.share import share
 from tunescope.errors import UserError
+from tunescope.system import ranks
 from tunescope.trial.train.loop import Problem, Saving, train
 from tunescope.trial.train.microbatches import Parts
 from tunescope.trial.train.settings import Settings
@@ -230,31 +231,30 @@ def logits(folder: Path, arm: str, *, split: bool) -> Tensor:
 
 def main(folder: Path) -> None:
     rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-    torch.distributed.init_process_group("gloo")
     said, found = {}, {}
-    for name, function in REFUSED.items() if world == 2 else ():
-        try:
-            function()
-        except UserError as problem:
-            said[name] = str(problem)
-    for arm, order, checkpointing in cases(world):
-        tensors = trained(arm, order, checkpointing=checkpointing)
-        found |= {f"{arm}/{order}/{checkpointing}/{name}": value for name, value in tensors.items()}
-    for arm in CONTEXTS if world == 2 else ():
-        found[f"logits/{arm}"] = logits(folder, arm, split=True)
-    mine = folder / f"half-{world}-{rank}"
-    if world == 2:
-        mine.mkdir()
-        found |= {f"halved/{name}": value for name, value in learned(mine, "ddp", most=(9, 1)).items()}
-        learned(mine, "ddp", until=3)
-        if rank == 0:
-            shutil.copytree(mine, folder / "half")
-    else:
-        shutil.copytree(folder / "half", mine)
-    found |= {f"learned/{name}": value for name, value in learned(mine, "fsdp").items()}
+    with ranks.joined(world, "cpu"):
+        for name, function in REFUSED.items() if world == 2 else ():
+            try:
+                function()
+            except UserError as problem:
+                said[name] = str(problem)
+        for arm, order, checkpointing in cases(world):
+            tensors = trained(arm, order, checkpointing=checkpointing)
+            found |= {f"{arm}/{order}/{checkpointing}/{name}": value for name, value in tensors.items()}
+        for arm in CONTEXTS if world == 2 else ():
+            found[f"logits/{arm}"] = logits(folder, arm, split=True)
+        mine = folder / f"half-{world}-{rank}"
+        if world == 2:
+            mine.mkdir()
+            found |= {f"halved/{name}": value for name, value in learned(mine, "ddp", most=(9, 1)).items()}
+            learned(mine, "ddp", until=3)
+            if rank == 0:
+                shutil.copytree(mine, folder / "half")
+        else:
+            shutil.copytree(folder / "half", mine)
+        found |= {f"learned/{name}": value for name, value in learned(mine, "fsdp").items()}
     save_file(found, folder / f"{world}-{rank}.safetensors")
     (folder / f"{world}-{rank}.json").write_text(json.dumps({"refused": said, "said": SAID, "folder": str(folder)}))
-    torch.distributed.destroy_process_group()
 
 
 def cases(world: int) -> list[tuple[str, str, bool]]:

@@ -15,6 +15,7 @@ from torch import Tensor
 from training import arguments, mean_loss, recording
 
 import tunescope as ts
+from tunescope.system import ranks
 
 BANK = {"anna": "prefix:length=3", "ben": "lora:rank=2"}
 ROWS = ["anna", "anna", None, "ben"]  # the second process has no row of anna's
@@ -63,7 +64,7 @@ def main(folder: Path) -> None:
         {name: value.detach().contiguous() for name, value in found.items()}, folder / f"{world}-{rank}.safetensors"
     )
     if world > 1:
-        torch.distributed.destroy_process_group()
+        ranks.leave()
 
 
 if __name__ == "__main__":

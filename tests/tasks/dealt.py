@@ -3,6 +3,7 @@
 python dealt.py FOLDER
 """
 
+import glob
 import json
 import os
 import sys
@@ -17,6 +18,7 @@ import torch
 import tunescope as ts
 from tunescope.attachment.share import dealt, share
 from tunescope.errors import UserError
+from tunescope.system import ranks
 from tunescope.tasks.answers.beam_search import BeamSearch
 from tunescope.tasks.answers.decode import Sampling, sampled, written
 from tunescope.tasks.answers.own_loss import window_losses
@@ -79,11 +81,18 @@ def refused() -> str:
     return ""
 
 
+def threads() -> list[str]:
+    """Those of this process that torch began for a group of processes, where Linux tells."""
+    names = [Path(file).read_text().strip() for file in glob.glob("/proc/self/task/*/comm")]
+    return sorted(name for name in names if "gloo" in name or "tcpstore" in name)
+
+
 def main(folder: Path) -> None:
-    torch.distributed.init_process_group("gloo")
-    told = {how: found(how) for how in ("ddp", "fsdp")} | {"refused": refused()}
+    with ranks.joined(int(os.environ["WORLD_SIZE"]), "cpu"):
+        next(model_of("fsdp").parameters()).full_tensor()  # which torch keeps more of
+        told = {how: found(how) for how in ("ddp", "fsdp")} | {"refused": refused(), "threads": threads()}
+    told["left"] = threads()
     (folder / f"{os.environ['RANK']}.json").write_text(json.dumps(told))
-    torch.distributed.destroy_process_group()
 
 
 if __name__ == "__main__":

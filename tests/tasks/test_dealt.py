@@ -66,3 +66,9 @@ def _rounded(value: Any) -> Any:
 
 def test_what_one_process_refuses_all_refuse(two: list[dict[str, Any]]) -> None:
     assert [told["refused"] for told in two] == ["the second batch is refused"] * 2
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="threads have no names to be seen here")
+def test_who_leaves_the_group_has_none_of_its_threads_left_to_meet_the_end_of_python(two: list[dict[str, Any]]) -> None:
+    assert all(any("gloo" in name for name in told["threads"]) for told in two)
+    assert [told["left"] for told in two] == [[], []]

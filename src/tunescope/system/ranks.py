@@ -5,6 +5,7 @@ torchrun's words are used: RANK and LOCAL_RANK say which process this is, WORLD_
 
 from __future__ import annotations
 
+import gc
 import glob
 import os
 import shutil
@@ -17,12 +18,19 @@ import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from importlib import import_module
+from operator import attrgetter
 from pathlib import Path
 from typing import IO
 
 from tunescope.errors import Note, UserError
 from tunescope.system.say import say
 
+OF_SHARDED = (  # where torch keeps what it found out of operations on sharded tensors, and what forgets it
+    ("torch.distributed.tensor.debug", "_clear_sharding_prop_cache"),
+    ("torch.distributed.tensor._redistribute", "clear_redistribute_planner_cache"),
+    ("torch.distributed.tensor._redistribute", "_gen_transform_infos.cache_clear"),
+)
 GRACE = 10.0  # seconds to end by themselves, for processes that a terminal may have interrupted
 
 
@@ -100,7 +108,21 @@ def joined(processes: int, device: str) -> Iterator[None]:
         yield
     finally:
         if not has_joined:
-            torch.distributed.destroy_process_group()
+            leave()
+
+
+def leave() -> None:
+    """Leave the group of processes, and end its threads: one that meets the end of Python can abort the process.
+
+    What torch keeps of operations on sharded tensors would hold the group, and its threads with it.
+    """
+    import torch
+
+    torch.distributed.destroy_process_group()
+    for module, name in OF_SHARDED if "torch.distributed.tensor" in sys.modules else ():
+        with suppress(ImportError, AttributeError):  # torch's own names, which another version may not have
+            attrgetter(name)(import_module(module))()
+    gc.collect()
 
 
 def _own_gpu(gpus: int) -> int:
