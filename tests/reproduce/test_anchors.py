@@ -176,6 +176,25 @@ def test_it_takes_a_model_and_data_together_or_neither(given):
         anchors.settings(Ask("anchors", **given))
 
 
+@pytest.mark.parametrize(
+    ("row", "template", "told"),
+    [
+        ({"input": "a", "target": "b"}, None, "needs rows with a field 'label', and these have input, target. Rename"),
+        ({"review": "a", "label": "b"}, None, "the rows of .* have review, label. .*: --template '{review} It was'"),
+        (
+            {"text": "a", "label": "b"},
+            "{review}!",
+            "names 'review', .* have text, label. .*: --template '{text} It was'",
+        ),
+    ],
+)
+def test_rows_that_it_cannot_ask_are_refused_by_what_the_recipe_takes(row, template, told, tmp_path):
+    model, _ = tinyrun.write(tmp_path)
+    (tmp_path / "rows.jsonl").write_text(json.dumps(row))
+    with pytest.raises(ts.UserError, match=told):
+        anchors.settings(Ask("anchors", model=model, data=str(tmp_path / "rows.jsonl"), template=template))
+
+
 @pytest.fixture(scope="module")
 def at_home(tmp_path_factory, in_process):
     """Pretrained for so long that it answers from its demonstrations."""

@@ -147,7 +147,7 @@ def test_a_template_of_a_field_that_the_rows_lack_is_refused_with_those_they_hav
     model, _ = tinyrun.write(tmp_path)
     ask = Ask("pez", model=model, data=tinyrun.sst2(tmp_path / "sst2"), template="{premise}?")
     with pytest.raises(
-        ts.UserError, match=r"names 'premise', and the rows of sst2 have input, target, text, label\. Give"
+        ts.UserError, match=r"names 'premise', and the rows of sst2:\S+ have input, target, text, label\. Give"
     ):
         find("pez").settings(ask)
 

@@ -1,6 +1,6 @@
 """What a user gives a recipe: a model, texts; checked before any work begins, one clear line for what will not do."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tunescope.data.corpus_name import shown
@@ -9,6 +9,7 @@ from tunescope.errors import UserError
 from tunescope.models.load import load_model, model_name, on_paper
 from tunescope.reproduce.ask import Ask
 from tunescope.system.label_pairs import pairs
+from tunescope.tasks.prompts import mask
 
 PATHS = ("model", "data", "test")  # settings that may be paths of this machine
 HASHES = {"data": "sha256", "test": "test_sha256"}  # what says that another path has the same file
@@ -72,13 +73,31 @@ def data_settings(data: str) -> dict[str, Any]:
 def classification_settings(ask: Ask, data: str) -> dict[str, Any]:
     """{"task", "test", "test_sha256"}: the task and the file of test rows, if there is one.
 
-    Label words are the labels' names where the rows have them. Raises UserError for a file that cannot be read, and for
-    words that are not LABEL=WORD.
+    Label words are the labels' names where the rows have them. Raises UserError for a file that cannot be read, for
+    rows without labels or without what the template names, and for words that are not LABEL=WORD.
     """
-    task: dict[str, Any] = {"label": "label_name" if "label_name" in read(data)[0] else "label"}
+    row = read(data)[0]
+    task: dict[str, Any] = {"label": "label_name" if "label_name" in row else "label"}
+    if task["label"] not in row:
+        raise UserError(
+            f"{ask.name} --data {ask.data}: it needs rows with a field 'label', and these have {', '.join(row)}. "
+            "Rename theirs, or give a corpus with labels, such as sst2:FOLDER."
+        )
+    fields_named(ask, ask.template or "{text}", row)
     task |= {"template": ask.template} if ask.template is not None else {}
     task |= {"words": pairs("--words", ask.words)} if ask.words else {}
     return {"task": task} | ({} if ask.test is None else {"test": ask.test, "test_sha256": sha256(ask.test)})
+
+
+def fields_named(ask: Ask, template: str, row: Mapping[str, Any]) -> None:
+    """Raises UserError where the template names a field that the rows lack."""
+    lacking = [name for name in mask.fields(template) if name not in row]
+    if lacking:
+        one = "text" if "text" in row else next(iter(row))
+        raise UserError(
+            f"{ask.name}: the template {template!r} names {lacking[0]!r}, and the rows of {ask.data} have "
+            f"{', '.join(row)}. Give one of yours: --template '{{{one}}} It was'"
+        )
 
 
 def free_paths(settings: dict[str, Any]) -> tuple[str, ...]:

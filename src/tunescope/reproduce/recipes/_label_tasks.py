@@ -9,11 +9,10 @@ from tunescope.data.read import sha256
 from tunescope.errors import UserError
 from tunescope.reproduce import corpus_line, corpus_table
 from tunescope.reproduce.ask import Ask
-from tunescope.reproduce.inputs import classification_settings
+from tunescope.reproduce.inputs import classification_settings, fields_named
 from tunescope.reproduce.recipe import Settings
 from tunescope.system.label_pairs import pairs
 from tunescope.system.machine import default_device
-from tunescope.tasks.prompts import mask
 from tunescope.trial.plan import Plan
 from tunescope.trial.plan_fields import data_paths
 
@@ -38,13 +37,7 @@ def task(ask: Ask, made: Settings, published: Mapping[str, Asked], otherwise: st
     usual = published.get(corpus, Asked(otherwise, {}))
     template = usual.template if ask.template is None else ask.template
     words = pairs("--words", ask.words) if ask.words else dict(usual.words)
-    has = corpus_table.parts(made)["train"][0]
-    lacking = [name for name in mask.fields(template) if name not in has]
-    if lacking:
-        raise UserError(
-            f"{ask.name}: the template {template!r} names {lacking[0]!r}, and the rows of {corpus} have "
-            f"{', '.join(has)}. Give one of yours: --template '{{{next(iter(has))}}} It was'"
-        )
+    fields_named(ask, template, corpus_table.parts(made)["train"][0])
     return {"kind": "classification", "template": template} | ({"words": words} if words else {})
 
 
