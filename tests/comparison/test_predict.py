@@ -13,6 +13,7 @@ from tunescope.comparison import predict
 from tunescope.data.read import read
 from tunescope.data.scores import aggregate
 from tunescope.errors import Note, UserError
+from tunescope.models.load import load_model
 from tunescope.report.verdict import stats
 from tunescope.system import files
 from tunescope.trial import questions
@@ -206,6 +207,20 @@ def test_a_run_of_a_loaded_model_answers_with_it(material, tmp_path):
         run.predict(material[1]["test"])
     with pytest.raises(UserError, match=r"run: .* changed since\. Put back what was there, or compare anew\.$"):
         run.predict(material[1]["test"], model=tinyrun.model(seed=1), tokenizer=tokenizer)
+
+
+def test_a_loaded_model_answers_for_the_one_that_is_no_longer_where_it_was(tmp_path):
+    model, data = tinyrun.write(tmp_path)
+    run = compared((model, data), tmp_path / "run", ("lora",))
+    before = run.predict(data["test"])
+    loaded, tokenizer = load_model(model)
+    Path(model).rename(tmp_path / "elsewhere")
+    with pytest.raises(UserError, match=r"begun with .*model, which is gone"):
+        run.predict(data["test"])
+    assert run.predict(data["test"], model=loaded, tokenizer=tokenizer) == before
+    Path(data["train"]).unlink()
+    with pytest.raises(UserError, match=r"train\.jsonl"):
+        run.predict(data["test"], model=loaded, tokenizer=tokenizer)
 
 
 def test_what_cannot_be_answered_is_told(done, material, tmp_path):
