@@ -2,6 +2,7 @@
 
 import json
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -15,6 +16,7 @@ from tunescope.comparison.costs import Costs, Sizes
 from tunescope.comparison.pilot import piloted
 from tunescope.errors import UserError
 from tunescope.system import run_folder
+from tunescope.trial.bench import Bench
 from tunescope.trial.plan import Fit, Plan
 from tunescope.trial.plan_json import to_json
 from tunescope.trial.train.settings import Settings
@@ -276,9 +278,15 @@ def test_that_minutes_cut_nothing_of_what_was_begun_without_them_is_told_while_i
         assert (told in " ".join((shown.out + shown.err).split())) == (not is_done)
 
 
-def test_check_ends_with_the_command_that_fits(question: Plan) -> None:
+def test_check_ends_with_the_command_that_fits(question: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
     from tunescope.trial.open import open_bench
 
+    def slow(bench: Bench) -> Iterator[estimate.Estimate]:  # on any machine
+        for one in estimate.estimates(bench):
+            assert one.costs is not None
+            yield replace(one, costs=replace(one.costs, step=0.025 if one.costs.trained else 0.0, row=0.002))
+
+    monkeypatch.setattr(preview, "estimates", slow)
     told = list(preview.lines(open_bench(replace(question, minutes=0.75)), workers=2))
     (head,) = [line for line in told if line.startswith("a comparison of ")]
     assert head.endswith(" rows, one run after another:") and [line for line in told if "worker" in line] == told[-2:-1]
