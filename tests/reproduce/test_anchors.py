@@ -182,9 +182,9 @@ def test_it_takes_a_model_and_data_together_or_neither(given):
         ({"input": "a", "target": "b"}, None, "needs rows with a field 'label', and these have input, target. Rename"),
         ({"review": "a", "label": "b"}, None, "the rows of .* have review, label. .*: --template '{review} It was'"),
         (
-            {"text": "a", "label": "b"},
+            {"id": "1", "text": "a", "label": "b"},
             "{review}!",
-            "names 'review', .* have text, label. .*: --template '{text} It was'",
+            "names 'review', .* have id, text, label. .*: --template '{text} It was'",
         ),
     ],
 )
