@@ -93,6 +93,14 @@ def test_words_that_cannot_be_told_apart_are_refused():
         word_tokens(tokenizer, template, {"x": "bad", "y": " "}, "decoder")
 
 
+@pytest.mark.parametrize(("one", "other"), [("1", "1.0"), ("Good", "good"), ("e\u0301", "\u00e9")])
+def test_labels_that_may_be_one_written_in_two_ways_are_told_as_such(one, other):
+    with pytest.raises(UserError) as caught:
+        word_tokens(byte_level(), "{text}:", {one: "bad", other: "bad", "third": "good"}, "decoder")
+    told = "If the two are one label, write it one way in the rows. Choose others: --words "
+    assert f"cannot be told apart. {told}{one}=WORD," in str(caught.value).replace("'", "")
+
+
 @pytest.mark.parametrize("kind", ["decoder", "encoder-decoder"])
 @pytest.mark.parametrize("word", ["\u6f22", "good \u6f22"])
 def test_a_word_that_the_tokenizer_does_not_know_is_refused(kind, word):

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from unicodedata import normalize
 
 from tunescope.data.row import line_of
 from tunescope.data.splits import as_read, key_of
 from tunescope.system.label_pairs import typed
+from tunescope.tasks.prompts.label_words import meant
 from tunescope.tasks.task import Labelled, Rows
 
 SHOWN = 5  # lines, or labels, named for each finding
@@ -40,8 +40,7 @@ def _alike(task: Labelled) -> list[str]:
     """Labels that differ only by case, blanks or forms of characters, or by how the same number is written."""
     groups: dict[str, list[str]] = {}
     for label in task.labels:
-        read = "".join(normalize("NFKC", label).casefold().split())
-        groups.setdefault(str(float(read)) if _is_number(read) else read, []).append(label)
+        groups.setdefault(meant(label), []).append(label)
     return [
         f"The labels {_some(map(repr, group))} differ by case, blanks, forms of characters or how a number is written "
         "only, and count as different ones."

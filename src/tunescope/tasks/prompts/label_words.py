@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import combinations
 from typing import TYPE_CHECKING
+from unicodedata import normalize
 
 from tunescope.errors import UserError
 from tunescope.system.label_pairs import typed
@@ -112,7 +113,18 @@ def _check(tokens: Mapping[str, Ids], words: Mapping[str, str]) -> None:
             problem = "are the same tokens, so they cannot be told apart"
         else:
             problem = f"collide: all tokens of '{short}' begin '{long}', so '{short}' would always score higher"
+        mend = f"Choose others: {typed([one, other], more=len(tokens) > 2)}"
+        if meant(one) == meant(other):
+            mend = f"If the two are one label, write it one way in the rows. {mend}"
         raise UserError(
-            f"The words of labels '{one}' ({words[one]!r}) and '{other}' ({words[other]!r}) {problem}. "
-            f"Choose others: {typed([one, other], more=len(tokens) > 2)}"
+            f"The words of labels '{one}' ({words[one]!r}) and '{other}' ({words[other]!r}) {problem}. {mend}"
         )
+
+
+def meant(label: str) -> str:
+    """The label without case, blanks and forms of characters, and a number in one way of writing it."""
+    read = "".join(normalize("NFKC", label).casefold().split())
+    try:
+        return str(float(read))
+    except ValueError:
+        return read
