@@ -21,6 +21,7 @@ from tunescope.reproduce.recipes._courses import Plan, course, notes, pretrainin
 TITLE = "Double histogram, new to four layers pretrained on four other skills, at equal parameters"
 SOURCE = "Petrov et al. 2024 (arXiv:2310.19698), section 6.2"
 TAKES = ("protocol", "quick", "seeds")
+GROWS = True
 
 SEEN = ("ascending", "descending", "add1", "add2")
 SKILL = "double_histogram"
