@@ -94,7 +94,7 @@ def table(settings: Settings, found: Found) -> Table:
         outcomes = [outcome for unit, outcome in found if unit["arm"] == arm]
         if outcomes:
             trained = Cell(text=f"{outcomes[0]['trained']:,}")
-            tokens = Cell(tuple(outcome["dev"] for outcome in outcomes))
+            tokens = Cell.of(outcomes, "dev")
             rows.append((label, [trained, Cell.of(outcomes, "exact", SKILL, paper=paper), tokens]))
     return Table(
         ("parameters", "whole answers", "answer tokens (dev)"),
