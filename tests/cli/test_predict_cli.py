@@ -97,7 +97,9 @@ def test_what_was_answered_stays_when_it_is_stopped(tunescope, material, run, tm
         code, _, err = tunescope("predict", run, material[1]["test"], "--out", tmp_path / "a.jsonl")
     finally:
         signal.signal(signal.SIGINT, kept)
-    assert code == 130 and err.splitlines()[-1] == f"stopped; 20 of 32 rows are in {tmp_path}/a.jsonl"
+    assert code == 130 and err.splitlines()[-1] == (
+        f"stopped; the first 20 of 32 rows are in {tmp_path}/a.jsonl, and the rest begins with row 21"
+    )
     assert [row["text"] for row in read(tmp_path / "a.jsonl")] == [
         row["text"] for row in read(material[1]["test"])[:20]
     ]

@@ -39,7 +39,11 @@ def predict(run: str, data: str, /, *, out: str, arm: str = "", field: str = "pr
                 if done % EVERY == 0 and done < most:
                     say(f"{done:,} of {most:,} rows", sys.stderr)
         except KeyboardInterrupt:
-            raise KeyboardInterrupt(f"stopped; {answers.total():,} of {most:,} rows are in {out}") from None
+            done = answers.total()
+            told = (
+                f"stopped; the first {done:,} of {most:,} rows are in {out}, and the rest begins with row {done + 1:,}"
+            )
+            raise KeyboardInterrupt(told) from None
         _tell(question, answers, out)
 
 
