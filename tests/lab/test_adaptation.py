@@ -14,7 +14,7 @@ def asked(monkeypatch):
     runs = []
 
     def of(scores, longest):
-        def run(model, arm, given, tests, rate, settings, seed):
+        def run(model, arm, given, tests, rate, settings, seed, saving):
             runs.append((rate, settings.steps))
             return {"dev": scores.get(settings.steps, (0.0, 0.0, 0.0))[RATES.index(rate)]}
 

@@ -1,5 +1,7 @@
 """Lessons, the models that learn them, and what is kept of a pretrained one."""
 
+import dataclasses
+import json
 from typing import Any
 
 import numpy as np
@@ -8,7 +10,7 @@ import torch
 from torch import Tensor
 
 import tunescope as ts
-from tunescope.lab.worlds import world_cache
+from tunescope.lab.worlds import adaptation, world_cache
 from tunescope.lab.worlds.adaptation import Course, adapted, unadapted
 from tunescope.lab.worlds.lessons import Lesson, Unnamed, digits, exact, lesson, problem, right, vocabulary
 from tunescope.lab.worlds.models import Shape, gpt2
@@ -111,6 +113,39 @@ def test_the_rate_with_the_best_trial_is_the_one_that_is_run_and_the_model_is_le
     assert found["exact"]["add1"] > 0.9 > unadapted(net, 4, tests)["exact"]["add1"]
     assert found["trained"] == sum(value.numel() for value in net.parameters())
     assert all(torch.equal(value, before[name]) for name, value in net.state_dict().items())
+
+
+@pytest.mark.parametrize("stop", [10, 35, 70])
+def test_a_course_that_was_stopped_goes_on_to_the_same_numbers(tmp_path, monkeypatch, stop):
+    given, tests = lesson(WORLD, ("add1",), 200, seed=0), {"add1": digits(WORLD, ("add1",), "test", 20, seed=0)}
+    settings = Settings(steps=40, batch_size=8, schedule="cosine", eval_every=10)
+    course = Course(rates=(1e-3, 1e-2), settings=settings, trial=20, longest=20)
+    want = adapted(model(width=32), "lora:rank=2", given, tests, course, 0)
+    original, steps = adaptation.problem, []
+
+    def counted(*asked):
+        whole = original(*asked)
+
+        def loss(rows):
+            steps.append(rows)
+            if len(steps) == stop:
+                raise KeyboardInterrupt
+            return whole.loss(rows)
+
+        return dataclasses.replace(whole, loss=loss)
+
+    monkeypatch.setattr(adaptation, "problem", counted)
+    monkeypatch.setattr(adaptation, "SAVE_EVERY", 0.0)
+    with pytest.raises(KeyboardInterrupt):
+        adapted(model(width=32), "lora:rank=2", given, tests, course, 0, tmp_path / "piece")
+    found = adapted(model(width=32), "lora:rank=2", given, tests, course, 0, tmp_path / "piece")
+    assert found == json.loads(json.dumps(want))
+    assert len(steps) == 20 + 20 + 40 + 1  # the one that was stopped is made again
+    assert {one.name for one in (tmp_path / "piece").iterdir()} == {
+        "trial-0.001-20.json",
+        "trial-0.01-20.json",
+        "run.json",
+    }
 
 
 def test_right_gives_one_truth_value_an_answer_token():

@@ -61,23 +61,24 @@ def test_what_it_does_not_take_is_refused() -> None:
 WANTED = ("pretrained", "full", "prefix:length=24", "lora:rank=4,sites=attn.o,ffn.in,ffn.out")
 
 
-def ran(steps: int) -> tuple[Any, list[Any]]:
+def ran(steps: int, folder: Path) -> tuple[Any, list[Any]]:
     settings = recipe.settings(QUICK) | {"shape": [2, 4, 32], "equal_parameters": 12 * 4 * 2 * 32}
     for plan in settings["plans"].values():
         plan["steps"] = steps
-    return settings, [(unit, recipe.work(settings, unit)) for unit in recipe.units(settings) if unit["arm"] in WANTED]
+    units = [unit for unit in recipe.units(settings) if unit["arm"] in WANTED]
+    return settings, [(unit, recipe.work(settings, unit, folder / str(i))) for i, unit in enumerate(units)]
 
 
-def test_each_arm_is_a_row_with_its_parameters() -> None:
-    settings, found = ran(steps=2)
+def test_each_arm_is_a_row_with_its_parameters(tmp_path: Path) -> None:
+    settings, found = ran(2, tmp_path)
     table = recipe.table(settings, found)
     assert [label for label, _ in table.rows] == [recipe.arms(4)[arm] for arm in WANTED]
     assert table.rows[2][1][0].text == table.rows[3][1][0].text == "3,072"
 
 
 @pytest.mark.slow
-def test_full_tuning_and_lora_learn_spanish_and_a_prefix_of_equal_size_learns_less() -> None:
-    before, full, prefix, lora = (outcome["exact"] for _, outcome in ran(steps=200)[1])
+def test_full_tuning_and_lora_learn_spanish_and_a_prefix_of_equal_size_learns_less(tmp_path: Path) -> None:
+    before, full, prefix, lora = (outcome["exact"] for _, outcome in ran(200, tmp_path)[1])
     assert before["de"] >= 0.9 and before["es"] == 0.0
     assert full["es"] >= 0.9 and full["es"] > prefix["es"]
     assert lora["es"] > prefix["es"]

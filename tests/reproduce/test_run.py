@@ -355,6 +355,29 @@ def test_a_piece_that_failed_is_told_and_tried_again(tmp_path, monkeypatch, stat
         assert run._outcomes("toy", Toy, {"seeds": 1}, tmp_path, 1, lambda line: None)[0][1]["status"] == "done"
 
 
+def test_a_piece_that_was_stopped_finds_its_folder_again_and_leaves_none_when_it_is_done(tmp_path, monkeypatch):
+    found = []
+
+    def work(settings, unit, folder):
+        found.append(sorted(one.name for one in folder.glob("*")))
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "half").touch()
+        if len(found) == 1:
+            raise KeyboardInterrupt
+        return {"a": {"b": 0.5}}
+
+    monkeypatch.setattr(piece, "find", {"toy": Toy}.__getitem__)
+    monkeypatch.setattr(Toy, "work", work, raising=False)
+    monkeypatch.setattr(Toy, "RESUMES", True, raising=False)
+    path = piece.path(tmp_path, "0")
+    path.parent.mkdir()
+    with pytest.raises(KeyboardInterrupt):
+        piece.unit("toy", {}, {"seed": 0}, path)
+    piece.unit("toy", {}, {"seed": 0}, path)
+    assert found == [[], ["half"]] and [one.name for one in path.parent.iterdir()] == ["0.json"]
+    assert sealed_json.read(path)["gone_on"] is True
+
+
 @pytest.mark.parametrize(
     ("outcome", "says"),
     [

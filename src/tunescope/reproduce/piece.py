@@ -60,13 +60,16 @@ def unit(name: str, settings: Settings, unit: dict[str, Any], path: Path) -> str
     """Do a piece, and say what came of it."""
     started, worked = time.monotonic(), time.process_time()
     recipe = find(name)
-    own = (path.with_suffix(""),) if compares(recipe) else ()
-    outcome = recipe.work(settings, unit, *own)
+    folder, resumes = path.with_suffix(""), bool(getattr(recipe, "RESUMES", False))
+    gone_on = {"gone_on": True} if resumes and folder.exists() else {}
+    outcome = recipe.work(settings, unit, *([folder] if resumes or compares(recipe) else [])) | gone_on
     outcome["seconds"] = round(time.monotonic() - started, 1)
     outcome["cpu_seconds"] = round(time.process_time() - worked, 1)
     lasts = outcome.get("status", "done") in LASTING
     files.remove(passing(path))  # of an earlier go
     sealed_json.put(path if lasts else passing(path), outcome)
+    if resumes:
+        files.remove(folder)
     return f"{came_of(unit, outcome)} ({outcome['seconds']:.0f} s)"
 
 

@@ -10,6 +10,8 @@ heeds) and four functions:
     table(settings, found) -> Table     found: (unit, outcome) pairs
 
 With KEEPS = True, work takes a third argument: a folder of the piece's own, for what is worth keeping beside numbers.
+With RESUMES = True it takes one too, for what lets a piece go on that was stopped. It is removed when the piece is
+done, whose seconds are then those of its last go.
 With GROWS = True, a table can be made of any of the pieces, and the rest be done later; so it can where each piece is
 one of settings["lines"].
 """
@@ -33,7 +35,7 @@ Found = Sequence[tuple[dict[str, Any], dict[str, Any]]]
 
 
 class Recipe(Protocol):
-    """What a module in `recipes/` has, as the head of this file says; KEEPS and GROWS may be left out."""
+    """What a module in `recipes/` has, as the head of this file says; KEEPS, RESUMES and GROWS may be left out."""
 
     TITLE: str
     SOURCE: str

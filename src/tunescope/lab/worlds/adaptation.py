@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -10,7 +12,8 @@ import torch
 from tunescope.attachment.attached import attach
 from tunescope.lab.worlds.lessons import Lesson, exact, problem
 from tunescope.methods.text_form import parse
-from tunescope.trial.train.loop import Diverged, train
+from tunescope.system import files
+from tunescope.trial.train.loop import Diverged, Saving, train
 from tunescope.trial.train.settings import Settings
 
 if TYPE_CHECKING:
@@ -18,6 +21,7 @@ if TYPE_CHECKING:
 
 
 APART = 0.05  # of shares of right answers
+SAVE_EVERY = 60.0  # seconds between two states of a run
 DIVERGED = -1.0  # in the place of one
 
 
@@ -37,25 +41,49 @@ class Course:
 
 
 def adapted(
-    model: PreTrainedModel, arm: str, given: Lesson, tests: dict[str, torch.Tensor], course: Course, seed: int
+    model: PreTrainedModel,
+    arm: str,
+    given: Lesson,
+    tests: dict[str, torch.Tensor],
+    course: Course,
+    seed: int,
+    folder: Path | None = None,
 ) -> Any:
     """What came of it: {"exact": {test: share of whole answers right}, "rate", "steps", "curve", "trials", "trained"}.
 
-    arm: as on the command line, "inputs:length=12" or "inputs+lora:rank=1". The model is left as it was.
+    arm: as on the command line, "inputs:length=12" or "inputs+lora:rank=1". The model is left as it was. folder: where
+    trials that are done lie, and the state of a run that is not: what was stopped goes on from there, to the same bits
+    on a CPU.
     """
+
+    def run(name: str, rate: float, settings: Settings, tests: dict[str, torch.Tensor]) -> dict[str, Any]:
+        return _kept(folder, name, lambda saving: _run(model, arm, given, tests, rate, settings, seed, saving))
+
     rate, trials, steps = course.rates[0], dict[float, float](), course.trial
     while len(course.rates) > 1:
         short = replace(course.settings, steps=steps)
-        trials = {rate: _run(model, arm, given, {}, rate, short, seed)["dev"] for rate in course.rates}
+        trials = {rate: run(f"trial-{rate}-{steps}", rate, short, {})["dev"] for rate in course.rates}
         rate = max(trials, key=lambda rate: trials[rate])  # the first of equals: rates ascend
         if _are_apart(list(trials.values())) or 2 * steps > course.longest:
             break
         steps *= 2
-    found = _run(model, arm, given, tests, rate, course.settings, seed)
+    found = run("run", rate, course.settings, tests)
     told = {"trials": {f"{rate:g}": score for rate, score in trials.items()}} | (
         {"trial_steps": steps} if trials else {}
     )
     return found | {"rate": rate} | told
+
+
+def _kept(folder: Path | None, name: str, run: Callable[[Saving | None], dict[str, Any]]) -> dict[str, Any]:
+    """What came of a run, from the folder where it is done; its state lies there until then."""
+    if folder is None:
+        return run(None)
+    done, state = folder / f"{name}.json", folder / name
+    if not done.exists():
+        files.make_folder(state)
+        files.put_json(done, run(Saving(state, SAVE_EVERY)))
+        files.remove(state)
+    return files.read_json(done)
 
 
 def _are_apart(scores: list[float]) -> bool:
@@ -78,13 +106,14 @@ def _run(
     rate: float,
     settings: Settings,
     seed: int,
+    saving: Saving | None = None,
 ) -> dict[str, Any]:
     with attach(model, *parse(arm), seed=seed) as tuned:
         tuned.train()
         parameters = tuned.named_parameters()
         trained = sum(value.numel() for value in parameters.values())
         try:
-            state = train(problem(model, parameters, rate, given), settings, seed)
+            state = train(problem(model, parameters, rate, given), settings, seed, saving=saving)
         except Diverged as problem_found:
             nothing = dict.fromkeys(tests, 0.0)
             return {"dev": DIVERGED, "exact": nothing, "diverged": str(problem_found), "trained": trained}

@@ -6,6 +6,7 @@ for the prefix and 5e-3 for LoRA; here each method has its own sweep. Prefix and
 """
 
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from tunescope.lab.worlds.adaptation import adapted
@@ -21,6 +22,7 @@ from tunescope.reproduce.recipes._courses import Plan, course, notes, pretrainin
 TITLE = "Double histogram, new to four layers pretrained on four other skills, at equal parameters"
 SOURCE = "Petrov et al. 2024 (arXiv:2310.19698), section 6.2"
 TAKES = ("protocol", "quick", "seeds")
+RESUMES = True
 GROWS = True
 
 SEEN = ("ascending", "descending", "add1", "add2")
@@ -80,12 +82,12 @@ def units(settings: Settings) -> list[dict[str, Any]]:
     return [{"seed": seed, "arm": arm} for seed in range(settings["seeds"]) for arm in arms]
 
 
-def work(settings: Settings, unit: dict[str, Any]) -> dict[str, Any]:
+def work(settings: Settings, unit: dict[str, Any], folder: Path) -> dict[str, Any]:
     recipe = _world(settings, unit["seed"])
     model = pretrained(recipe)
     tests = {SKILL: digits(recipe.curriculum.world, (SKILL,), "test", settings["test_rows"], seed=0)}
     given = lesson(recipe.curriculum.world, (SKILL,), ROWS, unit["seed"])
-    return dict(adapted(model, unit["arm"], given, tests, course(settings, unit["arm"]), unit["seed"]))
+    return dict(adapted(model, unit["arm"], given, tests, course(settings, unit["arm"]), unit["seed"], folder))
 
 
 def table(settings: Settings, found: Found) -> Table:

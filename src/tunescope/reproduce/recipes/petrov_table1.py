@@ -3,6 +3,7 @@
 The same with four heads, which reviewers asked the authors for: is it the one head that stands in the prefix's way?
 """
 
+from pathlib import Path
 from typing import Any
 
 from tunescope.lab.worlds.adaptation import adapted, unadapted
@@ -19,6 +20,7 @@ from tunescope.reproduce.recipes._courses import Plan, course, notes, pretrainin
 TITLE = "Pretrained to sort up, adapted to sort down: whole answers right"
 SOURCE = "Petrov et al. 2024 (arXiv:2310.19698), section 5.1, Table 1"
 TAKES = ("protocol", "quick", "seeds")
+RESUMES = True
 
 PAPER = {"pretrained": (".91±.05", "0±0"), "full": ("0±0", ".85±.05"), "inputs:length=1": ("0±0", "0±0")}
 LABELS = {
@@ -65,7 +67,7 @@ def units(settings: Settings) -> list[dict[str, Any]]:
     return [{"heads": heads, "seed": seed} for heads in settings["heads"] for seed in range(settings["seeds"])]
 
 
-def work(settings: Settings, unit: dict[str, Any]) -> dict[str, Any]:
+def work(settings: Settings, unit: dict[str, Any], folder: Path) -> dict[str, Any]:
     seed, recipe = unit["seed"], _world(settings, unit)
     model = pretrained(recipe)
     tests = {
@@ -74,8 +76,9 @@ def work(settings: Settings, unit: dict[str, Any]) -> dict[str, Any]:
     given = lesson(recipe.curriculum.world, ("descending",), ROWS, seed)
     arms = [arm for arm in settings["plans"] if arm != "pretraining"]
     found = {"pretrained": unadapted(model, recipe.curriculum.world.length, tests)}
-    for arm in arms:
-        found[arm] = adapted(model, published.begun(arm), given, tests, course(settings, arm), seed)
+    for i, arm in enumerate(arms):
+        own = folder / f"arm-{i}"
+        found[arm] = adapted(model, published.begun(arm), given, tests, course(settings, arm), seed, own)
     return found
 
 

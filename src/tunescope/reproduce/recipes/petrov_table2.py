@@ -1,5 +1,6 @@
 """Petrov et al. 2024, Table 2: a prefix brings out any one of the skills that pretraining mixed."""
 
+from pathlib import Path
 from typing import Any
 
 from tunescope.lab.worlds.adaptation import adapted, unadapted
@@ -15,6 +16,7 @@ from tunescope.reproduce.recipes._courses import Plan, course, notes, pretrainin
 TITLE = "One layer, four heads, pretrained on four unnamed skills; a prefix of 1 for each: whole answers right"
 SOURCE = "Petrov et al. 2024 (arXiv:2310.19698), section 5.2, Table 2"
 TAKES = ("protocol", "quick", "seeds")
+RESUMES = True
 
 SKILLS = ("ascending", "descending", "add1", "add2")
 PREFIX = "inputs:length=1"
@@ -56,7 +58,7 @@ def units(settings: Settings) -> list[dict[str, Any]]:
     return [{"seed": seed, "skill": skill} for seed in range(settings["seeds"]) for skill in ("pretrained", *SKILLS)]
 
 
-def work(settings: Settings, unit: dict[str, Any]) -> dict[str, Any]:
+def work(settings: Settings, unit: dict[str, Any], folder: Path) -> dict[str, Any]:
     recipe = _world(settings, unit["seed"])
     model = pretrained(recipe)
     tests = {
@@ -65,7 +67,7 @@ def work(settings: Settings, unit: dict[str, Any]) -> dict[str, Any]:
     if unit["skill"] == "pretrained":
         return dict(unadapted(model, recipe.curriculum.world.length, tests))
     given = lesson(recipe.curriculum.world, (unit["skill"],), ROWS, unit["seed"])
-    return dict(adapted(model, PREFIX, given, tests, course(settings, PREFIX), unit["seed"]))
+    return dict(adapted(model, PREFIX, given, tests, course(settings, PREFIX), unit["seed"], folder))
 
 
 def table(settings: Settings, found: Found) -> Table:

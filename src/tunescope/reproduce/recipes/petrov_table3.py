@@ -1,5 +1,6 @@
 """Petrov et al. 2024, Table 3: prefixes combine skills that pretraining left, and teach no new one."""
 
+from pathlib import Path
 from typing import Any
 
 from tunescope.lab.worlds.adaptation import adapted, unadapted
@@ -15,6 +16,7 @@ from tunescope.reproduce.recipes._courses import Plan, course, notes, pretrainin
 TITLE = "Four layers pretrained on four unnamed skills; a prefix of 10 for each and for two more: whole answers right"
 SOURCE = "Petrov et al. 2024 (arXiv:2310.19698), section 5.3, Table 3"
 TAKES = ("protocol", "quick", "seeds")
+RESUMES = True
 
 SEEN = ("ascending", "descending", "add1", "add2")
 NEW = ("ascending_add1", "double_histogram")
@@ -58,7 +60,7 @@ def units(settings: Settings) -> list[dict[str, Any]]:
     return [{"seed": seed, "skill": skill} for seed in range(settings["seeds"]) for skill in skills]
 
 
-def work(settings: Settings, unit: dict[str, Any]) -> dict[str, Any]:
+def work(settings: Settings, unit: dict[str, Any], folder: Path) -> dict[str, Any]:
     skill, recipe = unit["skill"], _world(settings, unit["seed"])
     model = pretrained(recipe)
     tests = {
@@ -68,7 +70,7 @@ def work(settings: Settings, unit: dict[str, Any]) -> dict[str, Any]:
         return dict(unadapted(model, recipe.curriculum.world.length, tests))
     given = lesson(recipe.curriculum.world, (skill,), ROWS, unit["seed"])
     plan = "seen" if skill in SEEN else "new"
-    return dict(adapted(model, PREFIX, given, tests, course(settings, plan), unit["seed"]))
+    return dict(adapted(model, PREFIX, given, tests, course(settings, plan), unit["seed"], folder))
 
 
 def table(settings: Settings, found: Found) -> Table:

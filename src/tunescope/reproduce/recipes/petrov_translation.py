@@ -24,6 +24,7 @@ from tunescope.reproduce.recipes._courses import Plan, course, diverged
 TITLE = "Pretrained on English-German words, adapted to English-Spanish, at equal parameters: whole words right"
 SOURCE = "Petrov et al. 2024 (arXiv:2310.19698), appendix, translation"
 TAKES = ("data", "quick", "seeds")
+RESUMES = True
 
 BEFORE: Language = "de"
 AFTER: Language = "es"
@@ -85,13 +86,15 @@ def units(settings: Settings) -> list[dict[str, Any]]:
     return [{"seed": seed, "arm": arm} for seed in range(settings["seeds"]) for arm in arms(settings["rank"])]
 
 
-def work(settings: Settings, unit: dict[str, Any]) -> dict[str, Any]:
+def work(settings: Settings, unit: dict[str, Any], folder: Path) -> dict[str, Any]:
     seed, arm, dictionary = unit["seed"], unit["arm"], kept(settings["digest"])
     model = pretrained(_world(settings, seed))
     tests = {str(language): ids(dictionary, language) for language in LANGUAGES}
     if arm == "pretrained":
         return dict(unadapted(model, dictionary.length, tests))
-    outcome = adapted(model, published.begun(arm), lesson(dictionary, AFTER), tests, course(settings, arm), seed)
+    outcome = adapted(
+        model, published.begun(arm), lesson(dictionary, AFTER), tests, course(settings, arm), seed, folder
+    )
     if arm != "full":
         times = 4 if arm == list(arms(settings["rank"]))[-1] else 1
         assert outcome["trained"] == times * settings["equal_parameters"], (arm, outcome["trained"])
