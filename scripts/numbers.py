@@ -8,6 +8,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from tunescope.report.verdict.verdict import AGAINST_DELTA
+
 RESULTS = Path(__file__).resolve().parent.parent / "results"
 # whose seconds were taken while other programs used the cores
 BUSY = {"trec", "trec-smollm2", "ag_news-smollm2", "sst2-methods", "ag_news-methods", "rte-methods"} | {
@@ -51,13 +53,18 @@ def read(file: str) -> dict[str, Any]:
 
 
 def answer(result: dict[str, Any]) -> str:
-    """A comparison's verdict; of an unstable context that suffices, with how many seeds came near the best."""
-    verdict = result["verdict"]
+    """A comparison's verdict; of a context that suffices also the deltas beside which nothing is told.
+
+    And of an unstable one in how many seeds: those whose own run passes as the chosen one does.
+    """
+    verdict, evidence = result["verdict"], result["verdict"]["evidence"]
     told = f"*{verdict['answer']}*"
-    if verdict["reason"] != "unstable":
+    if verdict["reason"] not in AGAINST_DELTA:
         return told
-    near, seeds = verdict["evidence"]["context"]["near_best"]
-    return f"{told}, found in {near} of {seeds} seeds"
+    if verdict["reason"] == "unstable":
+        told += f", found in {evidence['suffice']} of {evidence['context']['near_best'][1]} seeds"
+    others = " and ".join(pair["other"] for pair in evidence["untold"])
+    return f"{told}; beside {others} not told" if others else told
 
 
 @cache

@@ -27,6 +27,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
+from tunescope.methods.text_form import parse
 from tunescope.report import page
 from tunescope.report.verdict.verdict import decide
 from tunescope.system import sealed_json
@@ -216,6 +217,9 @@ def tell_again(path: Path) -> None:
     results = json.loads(path.read_text("utf-8"))
     if "looks" not in results["protocol"]:
         raise SystemExit(f"{path} was made by an earlier procedure: run it again, with --data and --model.")
+    for arm in results["arms"]:  # some parameters by name were once counted as full tuning
+        if arm["group"] == "full" and not all(spec.counted for spec in parse(arm["spec"])):
+            arm["group"] = "delta"
     results["verdict"] = decide(results)
     sealed_json.put(path, results)
     page.write(results, path.with_suffix(".html"))

@@ -49,6 +49,26 @@ def test_every_command_is_one_that_the_command_line_reads(reason):
         assert one["why"].endswith(".")
 
 
+def test_three_seeds_are_not_asked_for_with_fewer_at_most():
+    command = told(ZERO, PREFIX, LORA, reason="few seeds", command=f"{COMMAND} --max-seeds 2".replace("s 3", "s 1"))
+    assert "--seeds 3 " in command[0]["command"]
+    assert command[0]["command"].endswith("--max-seeds 3")
+    bare = told(ZERO, PREFIX, LORA, reason="few seeds", command=COMMAND.replace("s 3", "s 1"))[0]["command"]
+    assert "--max-seeds" not in bare
+
+
+def test_the_context_is_looked_into_though_the_best_arm_is_a_delta():
+    probed = {}
+    for best in ("prefix", "lora"):
+        found = results(ZERO, PREFIX, LORA) | {"command": COMMAND, "best": {"arm": best, "path": "best"}}
+        found["verdict"] = decide(found)
+        found["verdict"]["evidence"]["context"]["chosen"] = {"seed": 1, "id": "a1"}
+        probed[best] = next(one for one in steps(found) if "probe" in one["command"])
+    assert "--artifact RUN/best " in probed["prefix"]["command"]
+    assert "--artifact RUN/arms/a1/artifact " in probed["lora"]["command"]
+    assert probed["lora"]["why"] == "What prefix does inside attention."
+
+
 def test_arms_whose_names_begin_with_a_dash_are_not_asked_twice():
     command = COMMAND.replace("--arms zero-shot prefix lora", "--arms=-a=prefix --arms=lora")
     added = told(PREFIX, LORA, reason="alike", command=command)[-1]["command"]

@@ -77,10 +77,26 @@ def test_a_context_that_was_found_once_suffices_though_its_mean_does_not():
     verdict = decide(asked(made("prefix", "context", (0.90, 0.55, 0.56)), STEADY))
     assert (verdict["answer"], verdict["reason"]) == ("context suffices", "unstable")
     assert (
-        "prefix that suffices was found in 1 of 3 seeds: seed 0 (RUN/arms/prefix0/artifact)" in verdict["sentences"][0]
+        "prefix that suffices was found: seed 0 (RUN/arms/prefix0/artifact), chosen on dev, is not worse"
+        in verdict["sentences"][0]
     )
-    assert "another takes 3.0 tries on average, about 180 s" in verdict["sentences"][0]
+    assert "On dev 1 of the 3 seeds came near the best" in verdict["sentences"][0]
+    assert "1 of the 3 passes as the chosen one does: another takes 3.0 tries" in verdict["sentences"][0]
+    assert "tries on average, about 180 s" in verdict["sentences"][0]
     assert "prefix is unstable: it came near its best dev score in 1 of 3 seeds" in verdict["sentences"][1]
+
+
+def test_seeds_that_are_near_on_dev_alone_are_not_counted_as_runs_that_suffice():
+    runs = made("prefix", "context", (0.90, 0.84, 0.55))
+    runs["runs"][1]["dev"] = 0.88
+    verdict = decide(asked(runs, STEADY))
+    assert (verdict["reason"], verdict["evidence"]["suffice"]) == ("unstable", 1)
+    assert verdict["evidence"]["context"]["near_best"] == (2, 3)
+    assert (
+        "On dev 2 of the 3 seeds came near the best, and on the test rows 1 of the 3 passes"
+        in (verdict["sentences"][0])
+    )
+    assert "another takes 3.0 tries on average" in verdict["sentences"][0]
 
 
 def test_one_that_dev_chose_and_test_does_not_bear_out_does_not_suffice():
@@ -107,6 +123,72 @@ def test_a_delta_whose_chosen_run_is_ahead_withdraws_a_mean_that_is_not():
     verdict = decide(asked(made("prefix", "context", (0.90, 0.901, 0.899, 0.9, 0.9, 0.9)), broken))
     assert (verdict["answer"], verdict["reason"]) == ("no verdict", "unstable delta")
     assert "lora came near its best in 1 of 6 seeds, and its seed 0, chosen on dev, is ahead" in verdict["sentences"][0]
+
+
+BROKEN = (0.95, *[0.80] * 11)  # a mean of .8125
+
+
+def test_a_delta_that_scatters_is_not_made_steadier_by_more_seeds():
+    found = asked(made("prefix", "context", [0.84] * 12), made("lora", "delta", BROKEN))
+    found["protocol"] |= {"steps": 100, "looks": {"planned": [3, 6, 12, 20], "at": 12}}
+    verdict = decide(found)
+    assert (verdict["reason"], verdict["more_seeds"]) == ("unstable delta", False)
+    assert verdict["run"].startswith("More seeds do not make lora steadier; `--steps 200`, or a smaller learning rate")
+
+
+def test_a_context_behind_in_the_mean_and_by_its_chosen_run_does_not_suffice_by_that_run():
+    contexts = made("prefix", "context", (0.84, *[0.72] * 11), rows=4000)
+    found = asked(contexts, made("lora", "delta", BROKEN, rows=4000))
+    found["arms"][0] = made("zero-shot", "none", [0.5], rows=4000)
+    verdict = decide(found)
+    assert verdict["evidence"]["chosen_context"]["low"] > -0.02 > verdict["evidence"]["chosen_delta"]["high"]
+    assert (verdict["answer"], verdict["reason"]) == ("weights needed", "context worse")
+
+
+@pytest.mark.parametrize("group", ["text", "head"])
+def test_what_trains_less_is_not_held_against_a_mean_that_hides_a_run_ahead_of_it(group):
+    frozen = made("frozen", group, [0.83] * 12 if group == "head" else [0.83])
+    steady = asked(made("prefix", "context", [0.6] * 12), made("lora", "delta", [0.81] * 12))
+    broken = asked(made("prefix", "context", [0.6] * 12), made("lora", "delta", BROKEN))
+    for found in (steady, broken):
+        found["arms"].append(frozen)
+    assert decide(steady)["reason"] == {"text": "prompt alone", "head": "head alone"}[group]
+    assert decide(broken)["reason"] == "context worse"
+
+
+def test_full_tuning_is_not_ahead_of_a_run_that_dev_chose_and_that_does_as_well():
+    full = made("full", "full", [0.90] * 3)
+    found = asked(made("prefix", "context", [0.6] * 3), made("lora", "delta", (0.80, 0.801, 0.799)), full)
+    assert decide(found)["reason"] == "full tuning ahead"
+    found = asked(made("prefix", "context", [0.6] * 3), made("lora", "delta", (0.90, 0.7, 0.69)), full)
+    assert decide(found)["reason"] != "full tuning ahead"
+
+
+def test_full_tuning_ahead_of_a_delta_alone_says_nothing_of_contexts():
+    full, lora = made("full", "full", [0.90] * 3), made("lora", "delta", [0.80] * 3)
+    lost = {"name": "prefix", "group": "context", "status": "diverged", "runs": []}
+    verdict = decide(asked(lost, lora, full))
+    assert (verdict["answer"], verdict["reason"]) == ("no verdict", "missing arms")
+    assert verdict["sentences"][0].startswith("No context arm finished (prefix, a context: diverged)")
+
+
+def test_another_delta_as_good_on_dev_that_a_context_is_not_held_against_is_told():
+    other = made("adapter", "delta", (0.90, 0.80, 0.85))
+    for run, dev in zip(other["runs"], (0.89, 0.89, 0.89), strict=True):
+        run["dev"] = dev
+    prefix = made("prefix", "context", (0.90, 0.899, 0.901))
+    verdict = decide(asked(prefix, other, STEADY))
+    assert verdict["answer"] in ("context suffices", "alike")
+    (pair,) = verdict["evidence"]["untold"]
+    assert pair["other"] == "adapter"
+    assert pair["low"] <= -0.02 <= pair["high"]
+    assert (
+        "hardly tell lora from other deltas, and it is not shown that prefix is no worse than these: adapter, "
+        in (verdict["sentences"][1])
+    )
+    for run in other["runs"]:
+        run["dev"] = 0.7
+    assert not decide(asked(prefix, other, STEADY))["evidence"]["untold"]
 
 
 LOOKS = {"planned": [3, 6, 12], "at": 3, "deciding": ["prefix", "lora"]}

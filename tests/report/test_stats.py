@@ -224,6 +224,15 @@ def test_rows_that_are_all_alike_leave_open_what_the_rule_of_three_says(rows):
     assert bleu.widened and (bleu.low, bleu.high) == pytest.approx((-100 * doubt, 100 * doubt))
 
 
+def test_one_row_and_one_input_leave_nearly_all_open_though_seeds_scatter():
+    ours = {seed: np.full((20, 1), score) for seed, score in enumerate((0.50, 0.51, 0.505))}
+    theirs = {seed: np.full((20, 1), score) for seed, score in enumerate((0.30, 0.312, 0.305))}
+    found = stats.paired(ours, theirs, inputs=[0] * 20)
+    assert (found.rows, found.widened) == (1, True)
+    assert found.high - found.value == pytest.approx(min(0.95, 1 - found.value))  # 1 - .05^(1/1), up to the end
+    assert stats.interval(ours, inputs=[0] * 20).low == 0.0
+
+
 def test_rows_of_one_input_are_one_draw_however_often_they_are_repeated():
     draw = np.random.default_rng(3)
     ours, theirs = (dict.fromkeys(range(3), draw.integers(0, 2, (60, 1))) for _ in range(2))

@@ -213,14 +213,15 @@ def _has_free_size(text: str) -> bool:
 def _group(trained: Sequence[Any], has_text: bool) -> str:
     """What is trained, beside a head: none, text, context, delta, both or full.
 
+    A change to some parameters by name (full:only=) is a delta of their size; full is all of them.
     "both" is also what changes how a context is attended to: no weight of the model is changed, so it is no evidence
     that weights are needed; and it is no context of its own. The verdict counts it for neither.
     """
-    if any(isinstance(spec, AttentionDelta) for spec in trained) and not any(isinstance(s, Full) for s in trained):
+    if any(isinstance(spec, Full) and spec.counted for spec in trained):
+        return "full"
+    if any(isinstance(spec, AttentionDelta) for spec in trained):
         return "both"
     contexts = sum(isinstance(spec, Context) for spec in trained)
-    if any(isinstance(spec, Full) for spec in trained):
-        return "full"
     if not trained:
         return "text" if has_text else "none"
     return "context" if contexts == len(trained) else "both" if contexts else "delta"

@@ -10,6 +10,7 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from tunescope.report.verdict.interim_looks import LEAST
 from tunescope.report.verdict.verdict import decide
 from tunescope.report.verdict.words import PAIR
 
@@ -48,11 +49,11 @@ class _Asked:
         self.groups = {arm.get("group") for arm in results["arms"] if arm.get("status") == "done"}
         self.model = str((results.get("model") or {}).get("name") or "MODEL")
 
-    def with_options(self, *, add: Sequence[str] = (), drop: Sequence[str] = (), **options: object) -> str:
+    def with_options(self, *, add: Sequence[str] = (), drop: Sequence[str] = (), **options: int | str) -> str:
         """The command with these options, and arms beside its own. Where it names no arms, they are its usual ones."""
         words = [word for word in self.words if word not in drop]
         for name, value in options.items():
-            words = _set(words, f"--{name}", [str(value)])
+            words = _set(words, f"--{name.replace('_', '-')}", [str(value)])
         arms = [str(arm.get("spec") or arm.get("name")) for arm in self.results["arms"] if arm.get("status") == "done"]
         if add:
             words = _set(words, "--arms", [*(_values(words, "--arms") or arms), *add])
@@ -103,7 +104,11 @@ def _arms_missing(asked: _Asked) -> list[Step]:
 
 
 def _few_seeds(asked: _Asked) -> list[Step]:
-    return [_step("Three seeds tell how far another would come out.", asked.with_options(seeds=3))]
+    """Three; and as many at most, where fewer were the most."""
+    given = _values(asked.words, "--max-seeds")
+    short = bool(given) and given[0].isdecimal() and int(given[0]) < LEAST
+    again = asked.with_options(seeds=LEAST, max_seeds=LEAST) if short else asked.with_options(seeds=LEAST)
+    return [_step("Three seeds tell how far another would come out.", again)]
 
 
 def _longer(asked: _Asked) -> list[Step]:
@@ -131,14 +136,24 @@ def _wide(asked: _Asked) -> list[Step]:
 
 def _smaller(asked: _Asked) -> list[Step]:
     """It is enough: whether less is, and what it did inside."""
-    inside = f"tunescope probe prefix_bias --model {shlex.quote(asked.model)} --artifact RUN/best --text 'a text'"
     less = [
         _step(f"Whether a quarter of the budget, {size:,}, does it too.", asked.with_options(budget=size))
         for size in [one // SMALLER for one in asked.budgets[:1]]
         if size >= asked.least
     ]
-    has_context = (asked.results.get("best") or {}).get("path") and "context" in asked.groups
-    return [*less, *([_step("What the best arm does inside attention.", inside)] if has_context else [])]
+    return [*less, *_inside(asked)]
+
+
+def _inside(asked: _Asked) -> list[Step]:
+    """What the context that was held against the delta does; the best arm of all may be the delta."""
+    context = ((asked.results.get("verdict") or {}).get("evidence") or {}).get("context") or {}
+    best, chosen = asked.results.get("best") or {}, (context.get("chosen") or {}).get("id")
+    sizes = {arm["name"]: (arm.get("parameters") or {}).get("stored") for arm in asked.results["arms"]}
+    if not best.get("path") or not context or sizes.get(context["name"]) == 0:  # words, which are found
+        return []
+    path = "RUN/best" if best.get("arm") == context["name"] else f"RUN/arms/{chosen}/artifact" if chosen else ""
+    probe = f"tunescope probe prefix_bias --model {shlex.quote(asked.model)} --artifact {path} --text 'a text'"
+    return [_step(f"What {context['name']} does inside attention.", probe)] if path else []
 
 
 def _larger(asked: _Asked) -> list[Step]:
@@ -193,7 +208,7 @@ BY_REASON: dict[str, Callable[[_Asked], list[Step]]] = {
     "undertrained": _longer,
     "nothing learnt": _longer,
     "wide interval": _wide,
-    "unstable delta": _wide,
+    "unstable delta": _longer,
     "full tuning ahead": _larger,
     "learnt elsewhere": _larger,
     "head alone": _harder,

@@ -32,6 +32,16 @@ def few_seeds(had: int) -> Advice:
     return Advice(f"Run it with at least {LEAST} seeds: `tunescope compare ... --seeds {LEAST}` (it had {had}).", True)
 
 
+def steadier(protocol: Protocol, delta: Arm) -> Advice:
+    """Of a delta whose chosen run is ahead though its mean is decided, and is not: more seeds have told it."""
+    steps = protocol.get("steps")
+    twice = f"`--steps {2 * steps}`" if isinstance(steps, int) else "twice the steps (`--steps`)"
+    return Advice(
+        f"More seeds do not make {delta.name} steadier; {twice}, or a smaller learning rate (`--lr`), may. Who keeps "
+        "one run keeps the one that dev chose."
+    )
+
+
 def longer(e: Evidence, protocol: Protocol, *arms: Arm | None) -> Advice:
     """More steps; and rates past the end of those tried, of which one alone has none."""
     steps = protocol.get("steps")

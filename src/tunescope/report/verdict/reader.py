@@ -28,6 +28,7 @@ def gather(results: Result, margin: float) -> Evidence:
     context, delta, full = best["context"], best["delta"], reader.best({"full"})
     pair = reader.pair(context, delta)
     protocol, model = results.get("protocol") or {}, results.get("model") or {}
+    trained, scattered = best["trained"], [arm for arm in (context, delta) if arm and arm.unstable]
     return Evidence(
         margin=margin * reader.scale,
         scale=reader.scale,
@@ -48,8 +49,13 @@ def gather(results: Result, margin: float) -> Evidence:
         untrained_pair=reader.pair(best["untrained"], best["trained"]),
         head_pair=reader.pair(best["head"], best["trained"]),
         full_pairs=tuple(one for one in (reader.pair(full, context), reader.pair(full, delta)) if one),
-        chosen_context=reader.chosen_pair(context, delta) if context and context.unstable else None,
-        chosen_delta=reader.chosen_pair(context, delta, True) if delta and delta.unstable else None,
+        chosen_context=reader.chosen_pair(context, delta) if context in scattered else None,
+        suffice=reader.sufficing(context, delta, margin * reader.scale) if context in scattered else None,
+        chosen_delta=reader.chosen_pair(context, delta, both=True) if delta in scattered else None,
+        chosen_over_full=tuple(one for arm in scattered if (one := reader.chosen_pair(arm, full))),
+        chosen_over_untrained=reader.chosen_pair(trained, best["untrained"]) if trained in scattered else None,
+        chosen_over_head=reader.chosen_pair(trained, best["head"]) if trained in scattered else None,
+        untold=tuple(reader.untold(context, delta, margin * reader.scale)) if context and delta else (),
         ahead=tuple(reader.ahead(context, delta)) if context and delta else (),
     )
 
@@ -103,18 +109,41 @@ class _Reader:
     def pair(self, a: Arm | None, b: Arm | None) -> Pair | None:
         return self.pairs.of(self.done[a.name], self.done[b.name]) if a and b else None
 
-    def chosen_pair(self, context: Arm | None, delta: Arm | None, both: bool = False) -> Pair | None:
-        """The context's chosen run minus all runs of the delta, or minus its chosen run."""
-        if not context or not delta or not context.chosen or not delta.chosen:
+    def chosen_pair(self, arm: Arm | None, other: Arm | None, *, both: bool = False) -> Pair | None:
+        """The arm's chosen run minus all runs of the other, or minus its chosen run."""
+        if not arm or not other or not arm.chosen or (both and not other.chosen):
+            return None
+        seed = other.chosen["seed"] if both and other.chosen else None
+        return self.pairs.chosen(self.done[arm.name], arm.chosen["seed"], self.done[other.name], seed)
+
+    def sufficing(self, context: Arm | None, delta: Arm | None, margin: float) -> int | None:
+        """In how many of its seeds the context's own run is not worse than the delta, as the chosen one is asked."""
+        if not context or not delta:
             return None
         own, other = self.done[context.name], self.done[delta.name]
-        return self.pairs.chosen(own, context.chosen["seed"], other, delta.chosen["seed"] if both else None)
+        pairs = (self.pairs.chosen(own, run["seed"], other, None) for run in own["runs"])
+        return sum(pair is not None and pair.low > -margin for pair in pairs)
 
     def ahead(self, context: Arm, delta: Arm) -> Iterator[Pair]:
         """The context minus each delta but the one given, of those that are ahead of it beyond the interval."""
-        others = (arm for arm in self.done.values() if arm.get("group") in GROUPS["delta"] and self._within(arm))
-        found = (self.pairs.of(self.done[context.name], arm) for arm in others if arm["name"] != delta.name)
-        return (pair for pair in found if pair and pair.high < 0 and pair.seeds >= LEAST)
+        return (pair for _, pair in self._others(context, delta) if pair.high < 0)
+
+    def untold(self, context: Arm, delta: Arm, margin: float) -> Iterator[Pair]:
+        """The context minus each further delta that dev hardly tells from the one given, where it may be worse."""
+        for raw, pair in self._others(context, delta):
+            both = [one for one in (_merit(raw)[0], delta.dev) if one is not None and math.isfinite(one)]
+            near = len(both) > 1 and both[1] - both[0] <= stability.room(both, self.scale, self.dev_rows)
+            if near and pair.low <= -margin and pair.high >= 0:
+                yield pair
+
+    def _others(self, context: Arm, delta: Arm) -> Iterator[tuple[Result, Pair]]:
+        """Each delta of the budget's size but the one given, of seeds enough, and the context minus it."""
+        own = self.done[context.name]
+        for raw in self.done.values():
+            if raw.get("group") in GROUPS["delta"] and self._within(raw) and raw["name"] != delta.name:
+                pair = self.pairs.of(own, raw)
+                if pair and pair.seeds >= LEAST:
+                    yield raw, pair
 
     def edges(self) -> tuple[str, ...]:
         return tuple(

@@ -18,15 +18,19 @@ def noise(score: float, scale: float, rows: int) -> float:
     return scale * math.sqrt(share * (1 - share) / rows) if rows else 0.0
 
 
+def room(scores: Sequence[float], scale: float, dev_rows: int) -> float:
+    """How far below the best a development score may be and count as near it."""
+    ends = (max(scores), sum(scores) / len(scores))
+    return max(NEAR * scale, SURE * math.sqrt(2) * min(noise(one, scale, dev_rows) for one in ends))
+
+
 def near_best(runs: Sequence[Run], scale: float, dev_rows: int) -> list[int] | None:
     """[seeds whose development score is near the best seed's, all seeds]; None where fewer than two are known."""
     found = [float(run["dev"]) for run in runs if run.get("dev") is not None]
     if len(found) < 2:
         return None
-    best = max(found)
-    usual = sum(found) / len(found)
-    room = max(NEAR * scale, SURE * math.sqrt(2) * min(noise(best, scale, dev_rows), noise(usual, scale, dev_rows)))
-    return [sum(one >= best - room for one in found), len(found)]
+    least = max(found) - room(found, scale, dev_rows)
+    return [sum(one >= least for one in found), len(found)]
 
 
 def chosen(runs: Sequence[Run], metric: str) -> dict[str, Any] | None:

@@ -237,7 +237,7 @@ def _is_bounded(score: Score) -> bool:
 
 def _summary(value: float, table: Array, level: float, scale: float, found: Scatter) -> Interval:
     seeds, rows = table.shape
-    if scale > 0 and np.ptp(table) <= 1e-9 * scale:
+    if scale > 0 and (rows == 1 or np.ptp(table) <= 1e-9 * scale):  # one row has no scatter that could be seen
         doubt = scale * (1 - (1 - level) ** (1 / rows))
         return Interval(value, value - doubt, value + doubt, level, seeds, rows, True)
     half = found.half(level)

@@ -7,8 +7,10 @@ kind is the one with the best dev score, never the best test score. docs/verdict
 0. A pilot is not asked these: it has a forecast (`forecast.py`).
 1. No delta arm finished: no verdict. Fewer than three seeds: no verdict; nor where 2, 3, 5 or 6 would answer by an arm
    that has fewer. What trains nothing and draws nothing has all of them with one run.
-2. Full tuning is ahead of the best context and of the best delta by more than MARGIN: neither, at this budget.
-3. A zero-shot or text arm is above its floor and not worse than the best trained arm: context suffices.
+2. Full tuning is ahead of the best context and of the best delta by more than MARGIN, and of the run that dev chooses
+   of one whose seeds scatter: neither, at this budget.
+3. A zero-shot or text arm is above its floor and not worse than the best trained arm: context suffices. But not where
+   that arm's seeds scatter and the run that dev chooses is ahead by more than MARGIN; nor does 6 hold there.
 4. No context arm finished: no verdict.
 5. Neither the best context nor the best delta is above its floor. If some other arm is (full tuning, both at once, a
    head, demonstrations), it can be learnt: neither, at this budget. Else no verdict. An arm is above its floor when it
@@ -19,7 +21,8 @@ kind is the one with the best dev score, never the best test score. docs/verdict
    worse than the context either, alike. But where the delta's seeds scatter, and the one that dev chooses is ahead of
    the context's: no verdict.
 8. The best context's seeds scatter, and the one that dev chooses is not worse than the delta's mean on the test rows:
-   context suffices, unstable. A context that does it exists, was found, and dev told which it is.
+   context suffices, unstable. A context that does it exists, was found, and dev told which it is. But not where the
+   delta's seeds scatter too, and the one that dev chooses is ahead of the context's: like is held against like.
 9. The best context is behind, and the delta above its floor: weights needed.
 10. Otherwise: no verdict.
 
@@ -81,7 +84,7 @@ def decide(results: dict[str, Any], margin: float | None = None) -> dict[str, An
     found = _foreseen(evidence, seen) if is_pilot else _answer(evidence, protocol)
     run = words.out_of_time(protocol, found.advice.text if found.advice else None)
     outside = seen is not None and forecast.Shares(**seen["shares"]).is_outside
-    rivals = [words.ahead(evidence)] if found.reason in AGAINST_DELTA and evidence.ahead else []
+    rivals = _rivals(evidence) if found.reason in AGAINST_DELTA else []
     said = [found.why, *rivals, *([run] if run else []), words.support(evidence)]
     said += [*choice_in_doubt(results.get("arms") or ()), words.limits(evidence, protocol, results.get("arms") or ())]
     return {
@@ -93,6 +96,11 @@ def decide(results: dict[str, Any], margin: float | None = None) -> dict[str, An
         "forecast": seen,
         "evidence": {"reason": found.reason, **evidence.describe()},
     }
+
+
+def _rivals(e: Evidence) -> list[str]:
+    """Of a context that is enough beside one delta: what is to be said of the others."""
+    return [*([words.ahead(e)] if e.ahead else []), *([words.untold(e)] if e.untold else [])]
 
 
 def _looks_left(protocol: dict[str, Any], seeds: int) -> bool:
@@ -122,10 +130,11 @@ def _answer(e: Evidence, protocol: dict[str, Any]) -> Answer:
     if e.seeds < LEAST:
         why = f"With {e.sample} it cannot be told how far another seed would come out: no verdict is given."
         return Answer(OPEN, "few seeds", why, advice.few_seeds(e.seeds))
-    if e.full and e.full_pairs and all(pair.low > e.margin for pair in e.full_pairs):
+    if e.full and _is_ahead_of_both(e):
         return _few(e.full) or _full_ahead(e, protocol, e.full)
     trained, untrained, over_trained = e.trained, e.untrained, e.untrained_pair
-    if trained and untrained and over_trained and untrained.learnt and over_trained.low > -e.margin:
+    does = over_trained is not None and over_trained.low > -e.margin and not _ahead(e, e.chosen_over_untrained)
+    if trained and untrained and over_trained and untrained.learnt and does:
         return _few(untrained) or _prompt_alone(e, protocol, (untrained, trained), over_trained)
     if e.context is None:
         why = f"No context arm finished{e.losses}: deltas have nothing to be held against."
@@ -133,7 +142,7 @@ def _answer(e: Evidence, protocol: dict[str, Any]) -> Answer:
         return Answer(OPEN, "missing arms", why, Advice(f"Run it with a context that fits{fitting}."))
     if not (e.context.learnt or e.delta.learnt):
         return _nothing_learnt(e, protocol, e.context, e.delta)
-    if e.head and e.head_pair and e.head_pair.low > -e.margin:
+    if e.head and e.head_pair and e.head_pair.low > -e.margin and not _ahead(e, e.chosen_over_head):
         why = f"A head on the frozen features, {e.head.shown}, does as well as the best trained arm, "
         why += "so neither contexts nor deltas were put to the test."
         more = Advice("Only rows that the frozen features do not solve can tell: give harder ones, with `--test`.")
@@ -142,6 +151,17 @@ def _answer(e: Evidence, protocol: dict[str, Any]) -> Answer:
         why = f"{e.context.shown} and {e.delta.shown} share no seed to be compared on."
         return Answer(OPEN, "missing arms", why, advice.few_seeds(e.seeds))
     return _gap(e, protocol, (e.context, e.delta), e.pair)
+
+
+def _is_ahead_of_both(e: Evidence) -> bool:
+    """Whether full tuning is, of context and delta: in the mean, and of the chosen run of one that scatters."""
+    means = len(e.full_pairs) == len(("context", "delta")) and all(pair.low > e.margin for pair in e.full_pairs)
+    return means and all(pair.high < -e.margin for pair in e.chosen_over_full)
+
+
+def _ahead(e: Evidence, chosen: Pair | None) -> bool:
+    """Whether the run that dev chooses of an arm whose seeds scatter is ahead of another arm."""
+    return chosen is not None and chosen.low > e.margin
 
 
 def _few(arm: Arm) -> Answer | None:
@@ -194,7 +214,8 @@ def _gap(e: Evidence, protocol: dict[str, Any], arms: tuple[Arm, Arm], pair: Pai
     margin = e.number(e.margin)
     if pair.low > -e.margin and context.learnt:
         return _suffices(e, protocol, arms, pair)
-    if e.chosen_context and e.chosen_context.low > -e.margin:
+    outdone = e.chosen_delta is not None and e.chosen_delta.high < -e.margin
+    if e.chosen_context and e.chosen_context.low > -e.margin and not outdone:
         return Answer(SUFFICES, "unstable", words.unstable_context(e, context, delta, pair))
     if pair.high < -e.margin and delta.learnt:
         if _still_learning(e, context, delta, -pair.difference - e.margin):
@@ -217,8 +238,8 @@ def _suffices(e: Evidence, protocol: dict[str, Any], arms: tuple[Arm, Arm], pair
     if _still_learning(e, delta, context, pair.difference + e.margin):
         return _undertrained(e, protocol, delta)
     if e.chosen_delta and e.chosen_delta.high < -e.margin:
-        more = Advice(advice.wide(e, protocol, pair, arms).text, more_seeds=True)
-        return Answer(OPEN, "unstable delta", words.unstable_delta(e, context, delta), more)
+        why = words.unstable_delta(e, context, delta)
+        return Answer(OPEN, "unstable delta", why, advice.steadier(protocol, delta))
     margin = e.number(e.margin)
     if pair.high < e.margin:
         why = f"{context.shown} and {delta.shown} are alike: a context suffices, and weights do as well; {pair.told}, "
