@@ -103,6 +103,52 @@ def test_another_base_or_tokenizer_or_shape_is_refused(saved: Path) -> None:
         ts.attach(tiny.make("gpt2"), Artifact(ts.LoRA(rank=3), artifacts[1].tensors))
 
 
+def test_what_was_merged_is_not_saved_as_if_it_were_of_the_merged_weights(tmp_path: Path) -> None:
+    model = tiny.make("gpt2")
+    artifacts = ts.load(ts.save(tmp_path / "first", tiny.away(model, "lora:rank=2"), model=model))
+    ts.merge(model, *artifacts)
+    with pytest.raises(ts.UserError, match="made for another base model"):
+        ts.save(tmp_path / "second", artifacts, model=model)
+    assert not (tmp_path / "second").exists()
+
+
+def test_a_tokenizer_that_an_artifact_knows_need_not_be_given_again(saved: Path) -> None:
+    model, artifacts = tiny.make("gpt2"), ts.load(saved)
+    again = ts.load(ts.save(saved.parent / "again", artifacts, model=model))
+    assert [one.tokenizer for one in again] == [one.tokenizer for one in artifacts] != [None, None]
+    other = tiny.tokenizer()
+    other.add_tokens(["new"])
+    with pytest.raises(ts.UserError, match="was made with another tokenizer"):
+        ts.save(saved.parent / "other", artifacts, model=model, tokenizer=other)
+    artifacts[0].tokenizer = "another"
+    with pytest.raises(ts.UserError, match=r"made with different tokenizers, and are saved with one: give tokenizer="):
+        ts.save(saved.parent / "other", artifacts, model=model)
+
+
+def test_what_is_attached_twice_is_saved_twice(tmp_path: Path) -> None:
+    model = tiny.make("gpt2")
+    (lora,) = tiny.away(model, "lora:rank=2")
+    with ts.attach(model, lora, lora) as tuned:
+        wanted = model(tiny.ids()).logits
+        folder = ts.save(tmp_path / "twice", tuned.artifacts, model=model)
+    with ts.attach(model, *ts.load(folder)):
+        assert torch.equal(model(tiny.ids()).logits, wanted)
+
+
+def test_a_list_of_sites_is_a_tuple_of_them_before_and_after_saving(tmp_path: Path) -> None:
+    model = tiny.make("gpt2")
+    listed = ts.LoRA(rank=2, sites=["attn.q", "attn.v"])  # type: ignore[arg-type]
+    with ts.attach(model, listed, seed=0) as tuned:
+        assert tuned.artifacts[0].spec == ts.LoRA(rank=2, sites=("attn.q", "attn.v"))
+    text = Artifact(ts.Text(text="w4"), {"ids": torch.tensor([4])})
+    lowered = ts.lower(model, listed, text)
+    kept = ts.load(ts.save(tmp_path / "low", lowered, model=model))
+    with ts.attach(model, *kept):
+        pass
+    with ts.attach(tiny.make("bert"), ts.Head(n_labels=2, sites=["pooled"])):  # type: ignore[call-arg]
+        pass
+
+
 def test_damage_is_named(saved: Path) -> None:
     tensors = saved / artifact_folder.TENSORS
     data = bytearray(tensors.read_bytes())

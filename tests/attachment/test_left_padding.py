@@ -5,10 +5,12 @@ from typing import Any
 import pytest
 import tiny
 import torch
+import transformers as tf
 from odd_families import close, model, padded, rows_of
 from unlisted import UNMAPPED, unlisted
 
 import tunescope as ts
+from tunescope.methods.artifact import Artifact
 
 CONTEXTS = {
     "same": "prefix:length=3,positions=same",
@@ -138,3 +140,47 @@ def test_a_head_reads_the_first_token_behind_prompts_of_other_lengths_where_no_m
                 alone.append(network(ids[row : row + 1]).logits)
         with ts.attach(network, ts.Bank(bank)):
             close(network(ids, rows=list(bank)).logits, torch.cat(alone))
+
+
+@torch.no_grad()
+def test_a_last_token_is_read_by_its_id_behind_a_soft_prompt_too() -> None:
+    network, ids = tiny.make("bert"), torch.tensor([[5, 6, 7, 0, 0]])
+    for arm in ("head:token=last,n_labels=2", "soft:length=2+head:token=last,n_labels=2"):
+        with ts.attach(network, *tiny.away(network, arm)):
+            apart = [network(some).logits for some in (ids, torch.tensor([[5, 6, 7, 9, 9]]))]
+            behind = network(ids, attention_mask=(ids != 0).long()).logits
+        assert not torch.equal(*apart)
+        close(apart[0], network_at(network, arm, ids))
+        assert behind.shape == apart[0].shape
+
+
+def network_at(network: Any, arm: str, ids: torch.Tensor) -> torch.Tensor:
+    """The head on the state of the last token that is no padding, all tokens read."""
+    artifacts = tiny.away(network, arm)
+    head = artifacts[-1]
+    with ts.attach(network, *artifacts):
+        states = network(ids, output_hidden_states=True).hidden_states[-1]
+    own = {name.partition(":")[2]: value for name, value in head.tensors.items()}
+    return head.spec.apply(own, states[:, 2], None)  # type: ignore[attr-defined]
+
+
+@torch.no_grad()
+def test_reweighting_what_padding_on_the_left_moves_is_refused() -> None:
+    half = {"vocab_size": 64, "hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2}
+    half |= {"num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 8, "query_pre_attn_scalar": 8}
+    half |= {"sliding_window": 64, "max_position_embeddings": 64, "pad_token_id": 0}
+    torch.manual_seed(0)
+    config = tf.T5GemmaConfig(encoder=half, decoder=half, vocab_size=64)
+    network = tf.T5GemmaForConditionalGeneration(config).eval().double()
+    beta = {f"decoder.{layer}.cross.beta": torch.full((2, 1), 2.0, dtype=torch.float64) for layer in range(2)}
+    shown = Artifact(ts.Text(text="x"), {"ids": torch.tensor([5, 6, 7, 8])})
+    row, target = torch.tensor([[11, 12, 13, 14]]), torch.tensor([[2, 21, 22]])
+    nothing = torch.zeros_like(row)
+    with ts.attach(network, shown, Artifact(ts.Reweight(anchors=("2",)), beta)):
+        alone = network(input_ids=row, decoder_input_ids=target).logits
+        right = torch.cat([row, nothing], 1)
+        got = network(input_ids=right, attention_mask=(right != 0).long(), decoder_input_ids=target).logits
+        close(got, alone)
+        left = torch.cat([nothing, row], 1)
+        with pytest.raises(ts.UserError, match=r"padding on the left moves it\. Pad the text on the right"):
+            network(input_ids=left, attention_mask=(left != 0).long(), decoder_input_ids=target)

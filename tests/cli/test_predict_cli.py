@@ -9,6 +9,7 @@ import pytest
 
 from tunescope.comparison import predict
 from tunescope.data.read import read
+from tunescope.errors import UserError
 
 QUICK = ["--arms", "zero-shot", "lora:rank=2", "--steps", "4", "--seeds", "1", "--trials", "1", "--workers", "1"]
 
@@ -103,6 +104,26 @@ def test_what_was_answered_stays_when_it_is_stopped(tunescope, material, run, tm
     assert [row["text"] for row in read(tmp_path / "a.jsonl")] == [
         row["text"] for row in read(material[1]["test"])[:20]
     ]
+
+
+@pytest.mark.parametrize("at", [1, 3])
+def test_what_was_answered_before_a_fault_is_told_and_nothing_is_left_of_nothing(
+    tunescope, material, run, tmp_path, monkeypatch, at
+):
+    monkeypatch.setattr(predict, "AT_ONCE", 10)
+    original, calls = predict.questions.predictions, []
+
+    def some(*given, **only):
+        calls.append(given)
+        if len(calls) == at:
+            raise UserError("the memory has ended")
+        return original(*given, **only)
+
+    monkeypatch.setattr(predict.questions, "predictions", some)
+    code, _, err = tunescope("predict", run, material[1]["test"], "--out", tmp_path / "a.jsonl")
+    told = f"the first 20 of 32 rows are in {tmp_path}/a.jsonl, and the rest begins with row 21: for that give another"
+    assert code == 2 and "the memory has ended" in err and (told in err) == (at == 3)
+    assert (tmp_path / "a.jsonl").exists() == (at == 3)
 
 
 def test_an_unfinished_run_is_told_to_be_finished(tunescope, material, run, tmp_path):

@@ -1,5 +1,6 @@
 """`tunescope report` with one run and with two, its forms, and `tunescope index`: what is printed, written, refused."""
 
+import csv
 import json
 
 import pytest
@@ -43,6 +44,17 @@ def test_a_form_is_printed_alone_and_nothing_is_written(runs, capsys, to, begins
     comparisons.report(str(runs / "a"), to=to)
     assert capsys.readouterr().out.startswith(begins)
     assert [path.name for path in (runs / "a").iterdir()] == ["results.json"]
+
+
+def test_a_form_has_its_long_rows_whole(runs, capsys):
+    results = example()
+    results["arms"][0]["spec"] = f"text:text={'so ' * 900}\x1b[2J"
+    (runs / "a" / "results.json").write_text(json.dumps(results))
+    comparisons.report(str(runs / "a"), to="csv")
+    out = capsys.readouterr().out
+    head, *rows = csv.reader(out.splitlines())
+    assert {len(row) for row in rows} == {len(head)} and "\x1b" not in out
+    assert any(row[head.index("spec")].startswith(f"text:text={'so ' * 900}") for row in rows)
 
 
 def test_bibtex_has_every_method_once_of_results_that_name_them_and_of_earlier_ones(runs, capsys):

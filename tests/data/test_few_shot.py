@@ -37,6 +37,15 @@ def test_the_draw_depends_on_the_rows_and_the_seed_and_never_on_order():
     assert len({tuple(row["text"] for row in draw.train) for draw in draws}) == 5
 
 
+def test_a_label_with_too_few_rows_is_named_with_what_is_allowed():
+    rare = [row for row in ROWS if row["label"] != "b"] + [{"text": f"b {n}", "label": "b"} for n in range(5)]
+    with pytest.raises(UserError, match=r"label 'b' has 5 different rows\. Allowed: 1 to 2\.$"):
+        k_shot(rare, TEST, label_of, BY, k=16)
+    alone = [*rare[:-5], {"text": "b", "label": "b"}]
+    with pytest.raises(UserError, match=r"No number of them is allowed: 'b' has fewer than 2\. Give it more, or leave"):
+        k_shot(alone, TEST, label_of, BY, k=16)
+
+
 def test_every_row_is_drawn_as_often_as_any_other():
     few = [{"text": str(n), "label": "ab"[n % 2]} for n in range(12)]
     times = Counter(row["text"] for seed in range(600) for row in k_shot(few, TEST, label_of, BY, k=2, seed=seed).train)

@@ -144,6 +144,15 @@ def test_emotion_is_read_in_its_authors_files_and_in_a_copy(tmp_path):
     assert [(row["text"], row["label"]) for row in found["dev"]] == [("So glad!", "joy"), ("meh\u2028ok", "sadness")]
     copy = made.jsonl(tmp_path / "copy" / "validation.jsonl", {"text": "So glad!", "label": 1})
     assert dict(corpus(f"emotion:{copy.parent}")["dev"][0]) == dict(found["dev"][0])
+    for texts, labels, told in (
+        ("a\n\nb\nc\n", "0\n3\n\n2\n", r"val_text\.txt, line 2: it is empty"),
+        ("a\nb\nc\n", "0\n \n2\n", r"val_labels\.txt, line 2: it is empty"),
+    ):
+        made.put(tmp_path / "val_text.txt", texts)
+        made.put(tmp_path / "val_labels.txt", labels)
+        with pytest.raises(UserError, match=told):
+            corpus(f"emotion:{tmp_path}")
+    made.put(tmp_path / "val_text.txt", "So glad!\nmeh\n\n")
     made.put(tmp_path / "val_labels.txt", "1\n")
     with pytest.raises(UserError, match=r"val_text\.txt has 2 lines and val_labels\.txt 1"):
         corpus(f"emotion:{tmp_path}")

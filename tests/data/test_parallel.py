@@ -139,6 +139,11 @@ def test_a_row_without_two_languages_is_named(tmp_path, row):
         corpus(f"wmt:{path}")
 
 
+def test_of_more_texts_the_two_languages_of_the_corpus_are_taken(tmp_path):
+    path = made.jsonl(tmp_path / "train.jsonl", {"id": "1", "en": "a", "de": "b", "fr": "c"})
+    assert corpus(f"multi30k:{path}")["train"] == [{"input": "a", "target": "b", "en": "a", "de": "b"}]
+
+
 def test_a_row_without_the_two_languages_of_the_corpus_is_named(tmp_path):
     path = made.jsonl(tmp_path / "train.jsonl", {"en": "a", "ro": "b"})
     with pytest.raises(UserError, match=r"train\.jsonl line 1 has no text in de\. It has: en, ro\."):

@@ -157,7 +157,9 @@ def test_a_fault_is_named_with_its_line_and_a_remedy(tmp_path, name, content, wo
 def test_files_that_cannot_be_opened_are_named(tmp_path):
     assert "no.jsonl: No such file or directory. Check the path." in problem(tmp_path / "no.jsonl")
     (tmp_path / "d.csv").mkdir()
-    assert "Is a directory" in problem(tmp_path / "d.csv")
+    assert "is a folder, and rows are in a file" in problem(tmp_path / "d.csv")
+    assert "reviews: No such file or directory" in problem(tmp_path / "reviews")  # and not that it lacks an ending
+    assert "is a folder" in problem(tmp_path)
     with pytest.raises(UserError, match="No such file"):
         sha256(tmp_path / "no.jsonl")
 

@@ -13,8 +13,8 @@ import torch
 from safetensors.torch import save_file
 
 import tunescope as ts
-from tunescope.attachment.artifact_folder import tokenizer_hash
 from tunescope.attachment.initial_artifacts import initialised
+from tunescope.attachment.made_for import tokenizer_hash
 from tunescope.cli import app
 from tunescope.exchange import compare_outputs, convert, formats, outgoing
 from tunescope.exchange.foreign_files import read_json, read_tensors

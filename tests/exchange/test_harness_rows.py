@@ -1,6 +1,7 @@
 """Tasks of lm-evaluation-harness as rows: asked of a model they score as the harness itself scores them."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import warm
 from tunescope.cli.options import TaskOptions, question
 from tunescope.errors import UserError
 from tunescope.exchange.harness import entry, rows
+from tunescope.system import files
 
 pytest.importorskip("lm_eval", reason="lm-evaluation-harness is not installed: pip install 'tunescope[lm_eval]'")
 pytestmark = pytest.mark.filterwarnings("default")
@@ -47,6 +49,24 @@ def test_choices_of_each_row_are_rows_of_the_kind_choice(tasks: Path, tmp_path: 
     assert found.notes[0] == "lm_eval:choosing: 24 train, 24 dev, 24 test rows"
     assert rows.taken("choosing", str(tasks), tmp_path) == found  # the same folder
     assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_of_two_that_take_a_task_together_both_have_it(
+    tasks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = rows.taken("choosing", str(tasks), tmp_path / "first")
+    put_first = files.put_first
+
+    def late(made: Path, path: Path) -> None:
+        shutil.copytree(made, path)  # another process was quicker
+        put_first(made, path)
+
+    monkeypatch.setattr(files, "put_first", late)
+    found = rows.taken("choosing", str(tasks), tmp_path / "second")
+    assert [Path(path).read_bytes() for path in found.data.values()] == [
+        Path(path).read_bytes() for path in first.data.values()
+    ]
+    assert len(list((tmp_path / "second").iterdir())) == 1
 
 
 def test_texts_to_write_are_rows_of_generation_one_for_each_reference(tasks: Path, tmp_path: Path) -> None:

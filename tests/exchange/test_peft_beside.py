@@ -37,6 +37,8 @@ WAYS = {
         lambda m: lora(m, "c_attn", bias="lora_only"),
         [ts.Full(only=("h.*.attn.c_attn.bias",))],
     ),
+    "biases and norms": ("gpt2", lambda m: lora(m, "c_attn", bias="all", modules_to_save=["ln_f"]), None),
+    "biases and tokens": ("gpt2", lambda m: lora(m, "c_attn", bias="all", trainable_token_indices={"wte": READ}), None),
     "biases of a family without": ("llama", lambda m: lora(m, "q_proj", bias="all"), []),
     "norms and the whole vocabulary": (
         "llama",
@@ -122,6 +124,9 @@ GO_BACK = (
     "DoRA with a rank of its own",
     "DoRA on transposed maps",
     "biases",
+    "biases and norms",
+    "biases and tokens",
+    "biases of LoRA's maps",
     "norms",
     "norms and the whole vocabulary",
     "tokens",
@@ -142,6 +147,26 @@ def test_what_stands_beside_lora_goes_back_to_peft(which: str, tmp_path: Path) -
         given = tiny.batch(model, padding)
         got, theirs = peftly.outputs(again, given), peftly.outputs(made, given)
         torch.testing.assert_close(tiny.real(given, got), tiny.real(given, theirs), rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("only", ["h.*.ln_1.bias", "h.0.attn.c_attn.bias"])
+def test_some_biases_beside_lora_go_to_peft_with_those_of_its_maps(only: str, tmp_path: Path) -> None:
+    model = tiny.make("gpt2")
+    artifacts = tiny.away(model, f"lora:rank=2,sites=attn.q+full:only={only}")
+    done = convert.export(tmp_path / "out", artifacts, to="peft", model=model)
+    assert done.difference is not None and done.difference < 1e-12
+    given = tiny.batch(model, "right")
+    with ts.attach(model, *artifacts):
+        wanted = peftly.outputs(model, given)
+    got = peftly.outputs(peftly.loaded(model, tmp_path / "out"), given)
+    torch.testing.assert_close(tiny.real(given, got), tiny.real(given, wanted), rtol=0, atol=1e-12)
+
+
+def test_what_is_written_whole_is_told_by_name(tmp_path: Path) -> None:
+    model = tiny.make("gpt2")
+    artifacts = tiny.away(model, "lora:rank=2,sites=attn.q+full:only=ln_f.*+full:only=wpe.weight")
+    done = convert.export(tmp_path / "out", artifacts, to="peft", model=model)
+    assert any(note.startswith("transformer.ln_f, transformer.wpe: written as they are") for note in done.notes)
 
 
 def test_what_peft_cannot_say_beside_lora_is_not_written(tmp_path: Path) -> None:

@@ -103,6 +103,18 @@ def test_outside_a_chat_there_is_no_frame():
     assert made(given, "w20 w21").spec == Text(text="w20 w21")
 
 
+def test_a_template_that_writes_nothing_before_its_system_is_a_frame_too():
+    tokens = tokenizer()
+    tokens.chat_template = CHAT.replace("w90 {{", "{{")
+    given = bench("llama", tokens=tokens, task=Classification(template="{text} w4", words=WORDS, chat=True))
+    around = frame(given)
+    assert (around.before, around.behind) == ("", " w91")
+    words = vocabulary(tokens, 96, (), around)
+    text, whole = words.settled((20, 50))
+    assert list(whole) == made(given, text).tensors["ids"].tolist()
+    assert tokens.convert_tokens_to_ids("w91") == whole[-1]
+
+
 def test_a_prompt_that_is_one_token_with_what_stands_around_it_does_not_come_back():
     tokens = byte_level()
     known = tokens.get_vocab()

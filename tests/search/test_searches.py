@@ -169,6 +169,19 @@ def test_label_words_begin_a_prompt_over_and_over():
         assert goal.ids(begun(goal, "labels", drawn())) == [5, 6, 7, 8, 5, 6]
 
 
+def test_label_words_are_tokens_enough_where_a_word_without_a_space_in_front_is_two():
+    def cut(text, add_special_tokens):
+        first, *others = text.split()
+        return {"input_ids": [5, 6, *[8] * len(others)]}
+
+    with opened(bench(), length=6) as goal:
+        for length in (1, 3, 4, 5, 12):
+            words = SimpleNamespace(tokenizer=cut)
+            given = SimpleNamespace(bench=goal.bench, words=words, length=length, table=goal.table)
+            found = begun(given, "labels", drawn())
+            assert [goal.words.ids[int(place)] for place in found] == [5, 6, *[8] * length][:length]
+
+
 def test_a_banned_label_word_is_begun_by_what_is_nearest_to_it():
     given = bench()
     words = vocabulary(given.tokenizer, 96, ("w5",))

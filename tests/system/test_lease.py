@@ -104,6 +104,23 @@ def test_a_lease_that_was_taken_meanwhile_is_put_back(path: Path) -> None:
     assert json.loads(path.read_text())["token"] == "theirs" and not path.with_name("aside").exists()
 
 
+def test_it_beats_though_another_holds_its_file_for_a_moment_as_it_begins(path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setattr(lease, "BEAT", 0.1)
+    lost, taken, aside = threading.Event(), lease._taken, path.with_name("aside")
+
+    def held_away(*given: Any) -> Any:
+        found = taken(*given)
+        os.rename(path, aside)
+        threading.Timer(0.05, os.rename, (aside, path)).start()
+        return found
+
+    monkeypatch.setattr(lease, "_taken", held_away)
+    with holding(path, lost=lost.set) as mine:
+        time.sleep(0.6)
+        found = lease.holder(path)
+        assert mine and not lost.is_set() and found and int(found["beat"]) > 0
+
+
 def test_the_beat_goes_on_while_it_is_held(path: Path, monkeypatch: Any) -> None:
     monkeypatch.setattr(lease, "BEAT", 0.05)
     with holding(path):

@@ -88,6 +88,14 @@ def test_behind_the_marker_of_the_prompt_a_later_one_counts_for_nothing(read, te
     assert Extraction(read).answer_behind(text) == answer
 
 
+@pytest.mark.parametrize("blank", ["\n\n", "\n \n", "\r\n\r\n", "\n\t\n"])
+def test_an_answer_ends_at_a_blank_line_whatever_white_space_is_in_it(blank):
+    text = f"3 and 4 are 7. The answer is 7.{blank}Q: 5 and 5?\nA: The answer is 10."
+    assert Extraction("number").answer(text) == "7"
+    assert Extraction("number").answer_behind(f" 7.{blank}8") == "7"
+    assert Extraction("number", blank_ends=False).answer(text) == "10"
+
+
 @pytest.mark.parametrize("read", ["words", "yes,", "yes,yes", ""])
 def test_a_rule_that_is_none_is_refused(read):
     with pytest.raises(ts.UserError, match="it is line, number, or different choices, as in --read yes,no"):

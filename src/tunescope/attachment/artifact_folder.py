@@ -21,6 +21,7 @@ from torch import Tensor
 from tunescope.attachment.guards.marks import attached_to
 from tunescope.attachment.guards.processes import written_once
 from tunescope.attachment.in_place import check_changes
+from tunescope.attachment.made_for import check_base, known_tokenizer, tokenizer_hash
 from tunescope.attachment.manifest import MANIFEST, VERSION, read_manifest, sealed
 from tunescope.attachment.own_head import head_beneath
 from tunescope.attachment.sites.choice import places_of
@@ -51,36 +52,45 @@ def save(
     `about` is kept as it is, for the reader: task, template, label words, score. Returns the path.
 
     path: the new folder. artifacts: in the order in which they are attached. model: whose weights they were made for,
-    attached or not. tokenizer: the one they were made with, if any.
+    attached or not. tokenizer: the one they were made with, if any; of artifacts that know it, it need not be given.
 
     Where several processes share the model, all of them call this, and the first writes.
 
-    Raises UserError for a path that exists, within `in_place`, and for what is no artifact, as a spec or a bank.
+    Raises UserError for a path that exists, within `in_place`, for what is no artifact, as a spec or a bank, and for an
+    artifact of other weights, such as those that it has been merged into, or of another tokenizer.
     """
     path = Path(path)
     if os.path.lexists(path):
         raise UserError(f"{path} exists: an artifact is never overwritten. Name a new folder, or remove that one.")
     check_changes(attached_to(model), "save()")
     artifacts = _listed(artifacts)
-    tensors = {
-        f"{index}/{name}": value.detach().cpu().contiguous()
-        for index, artifact in enumerate(artifacts)
-        for name, value in artifact.tensors.items()
-    }
-    data = save_bytes(tensors, metadata={"format": "pt"})
+    for artifact in artifacts:
+        check_base(model, artifact, tokenizer)
+    data = save_bytes(_apart(artifacts), metadata={"format": "pt"})
     head = head_beneath(model, artifacts)
     base = {"fingerprint": fingerprint(model), "model_type": model.config.model_type}
     manifest = {
         "format": VERSION,
         "artifacts": [_described(artifact, model) for artifact in artifacts],
         "base": base if head is None else base | {"head": head},
-        "tokenizer": None if tokenizer is None else tokenizer_hash(tokenizer),
+        "tokenizer": known_tokenizer(artifacts) if tokenizer is None else tokenizer_hash(tokenizer),
         "sha256": {TENSORS: hashlib.sha256(data).hexdigest()},
         "about": about or {},
     }
     contents = {TENSORS: data, MANIFEST: _json(sealed(json.loads(_json(manifest)))).encode()}
     written_once(model, str(path.absolute()), lambda: _write_folder(path, contents))
     return path
+
+
+def _apart(artifacts: Sequence[Artifact]) -> dict[str, Tensor]:
+    """By place and name, in memory of its own each, as a file has it: an artifact may be there twice."""
+    found: dict[str, Tensor] = {}
+    for index, artifact in enumerate(artifacts):
+        again = any(artifact.tensors is earlier.tensors for earlier in artifacts[:index])
+        for name, value in artifact.tensors.items():
+            whole = value.detach().cpu().contiguous()
+            found[f"{index}/{name}"] = whole.clone() if again else whole
+    return found
 
 
 def _listed(given: object) -> list[Artifact]:
@@ -131,12 +141,6 @@ def _check_finite(path: Path, tensors: dict[str, Tensor]) -> None:
                 f"{path / TENSORS}: {name!r} holds numbers that are not finite: training diverged, or it is damaged. "
                 "Tune it again at a lower learning rate."
             )
-
-
-def tokenizer_hash(tokenizer: PreTrainedTokenizerBase) -> str:
-    """sha256 (hex) of the vocabulary, token by token."""
-    listed = json.dumps(sorted(tokenizer.get_vocab().items()), ensure_ascii=False)
-    return hashlib.sha256(listed.encode()).hexdigest()
 
 
 def _write_folder(path: Path, contents: dict[str, bytes]) -> None:

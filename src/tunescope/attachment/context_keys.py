@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from tunescope.attachment.attention.context import Extra, Told
 from tunescope.attachment.attention.function import STATE, LayerState
 from tunescope.attachment.attention.reach import reached
+from tunescope.attachment.embed_scale import embed_scale
 from tunescope.attachment.guards.changes import ADAPTERS, adapters_of
 from tunescope.attachment.guards.four_bit import unpacked
 from tunescope.attachment.sites.site_map import sites_of
@@ -37,11 +38,11 @@ Extras = dict[str, tuple[Extra, ...]]
 
 def embedder(model: PreTrainedModel) -> Callable[[Tensor], Tensor]:
     """ids (n,) -> embeddings (n, width), as the model's first layer sees them, detached."""
-    table = anatomy(model).table
+    table, factor = anatomy(model).table, embed_scale(model)
 
     def embed(ids: Tensor) -> Tensor:
         with torch.no_grad():
-            rows = _looked_up(table, ids)
+            rows = _looked_up(table, ids, factor)
         return rows.detach()  # a hook may have asked for gradients of them: `enable_input_require_grads` has one
 
     return embed
@@ -49,19 +50,20 @@ def embedder(model: PreTrainedModel) -> Callable[[Tensor], Tensor]:
 
 def tuned_embedder(model: PreTrainedModel) -> Callable[[Tensor], Tensor]:
     """The same with gradients, where the table that stands in the model is being tuned."""
-    table, fixed = anatomy(model).table, embedder(model)
+    table, fixed, factor = anatomy(model).table, embedder(model), embed_scale(model)
 
     def embed(ids: Tensor) -> Tensor:
-        return _looked_up(table, ids) if table.weight.requires_grad else fixed(ids)
+        return _looked_up(table, ids, factor) if table.weight.requires_grad else fixed(ids)
 
     return embed
 
 
-def _looked_up(table: nn.Embedding, ids: Tensor) -> Tensor:
+def _looked_up(table: nn.Embedding, ids: Tensor, factor: float) -> Tensor:
     """As at rest: what training does to a text's embeddings (NEFTune's noise) is not done to those of a context."""
     was, table.training = table.training, False
     try:
-        return called(table, ids.to(table.weight.device))
+        rows = called(table, ids.to(table.weight.device))
+        return rows if factor == 1 else rows * factor
     finally:
         table.training = was
 

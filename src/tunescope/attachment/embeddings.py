@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
+from tunescope.attachment.embed_scale import embed_scale
 from tunescope.attachment.guards.compiled import uncompiled
-from tunescope.attachment.site_hooks import TEXT_MASK, refuse_tuple
+from tunescope.attachment.site_hooks import TEXT_IDS, TEXT_MASK, refuse_tuple
 from tunescope.errors import UserError
 from tunescope.models.anatomy import anatomy, argument_names
 from tunescope.models.positions import check_room, first_position, text_positions
@@ -49,7 +50,13 @@ def embeddings_joined(
     finally:
         for handle in handles:
             handle.remove()
-        entry.__dict__.pop(TEXT_MASK, None)
+        _forget(entry)
+
+
+def _forget(entry: nn.Module) -> None:
+    """The text's own mask and ids, of a pass with something in front of it."""
+    for name in (TEXT_MASK, TEXT_IDS):
+        entry.__dict__.pop(name, None)
 
 
 class _Front:
@@ -66,9 +73,10 @@ class _Front:
         self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[tuple[()], dict[str, Any]]:
         given, found = dict(zip(self.names, args, strict=False)) | kwargs, self.made()
-        module.__dict__.pop(TEXT_MASK, None)
+        _forget(module)
         self.length, self.columns, self.order, self.at = 0, 0, None, None
         if found is not None:
+            module.__dict__[TEXT_IDS] = given.get("input_ids")
             mask = module.__dict__[TEXT_MASK] = _by_column(given.get("attention_mask"))
             if mask is not None:
                 given["attention_mask"] = mask
@@ -178,6 +186,7 @@ def _joined(
     text = given.get("inputs_embeds")
     if text is None:
         text = anatomy(model).table(ids)
+        text = text if (factor := embed_scale(model)) == 1 else text * factor
     (batch, n_tokens), n_rows = text.shape[:2], rows.shape[1]
     check_room(model, n_tokens, n_rows)
     mask = given.get("attention_mask")

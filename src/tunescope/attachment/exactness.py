@@ -20,6 +20,7 @@ from tunescope.attachment.attention.function import STATE, LayerState
 from tunescope.attachment.attention.reach import reached, resting, switched
 from tunescope.attachment.attention.trial_inputs import takes_tokens, tried
 from tunescope.attachment.context_keys import embedder, run_tokens
+from tunescope.attachment.embed_scale import is_embeddings_alone
 from tunescope.attachment.proof import differences
 from tunescope.attachment.whole import through
 from tunescope.errors import Note, UserError
@@ -40,6 +41,7 @@ _ROUNDING = {torch.float64: 3e-5, torch.float32: 3e-5}
 _HALF = 0.05
 _UNSEEN = "some layers do not see it there (state space, convolution, linear attention, masks made of the values)"
 
+_MORE = "it makes more of a token's id than its embedding"
 _BOTH_WAYS = "tokens of the input look at those behind them too, so what stands in front hangs on the text"
 
 _WHY_NOT: weakref.WeakKeyDictionary[Anatomy, str | None] = weakref.WeakKeyDictionary()
@@ -79,6 +81,8 @@ def _why_not(model: PreTrainedModel) -> str | None:
             return _BOTH_WAYS
         if not _is_exact(model):
             return _UNSEEN
+    elif not is_embeddings_alone(model):
+        return _MORE
     return differences(model).of_words
 
 

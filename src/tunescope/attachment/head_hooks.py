@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from tunescope.attachment.site_hooks import TEXT_MASK, Acting, as_computed, refuse_tuple
+from tunescope.attachment.site_hooks import TEXT_IDS, TEXT_MASK, Acting, as_computed, refuse_tuple
 from tunescope.errors import UserError
 from tunescope.methods.artifact import Params
 from tunescope.models.anatomy import argument_names
@@ -70,7 +70,10 @@ def _read(reads: str, base: nn.Module, given: dict[str, Any], states: Tensor) ->
     at = torch.arange(states.shape[1], device=states.device)
     mask = base.__dict__.get(TEXT_MASK, given.get("attention_mask"))
     config: Any = base.config
-    ids, pad = given.get("input_ids"), getattr(config.get_text_config(), "pad_token_id", None)
+    ids, pad = (
+        base.__dict__.get(TEXT_IDS, given.get("input_ids")),
+        getattr(config.get_text_config(), "pad_token_id", None),
+    )
     if reads == LAST and ids is not None and pad is not None:
         mask = ids != pad
     if mask is None:

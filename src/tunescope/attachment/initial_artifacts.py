@@ -17,6 +17,7 @@ from tunescope.attachment.context_keys import embedder, in_force, key_maps
 from tunescope.attachment.exactness import check_seen
 from tunescope.attachment.guards.processes import check_in_one_piece
 from tunescope.attachment.head_hooks import EVERY, TOKENS, classifier
+from tunescope.attachment.made_for import check_base
 from tunescope.attachment.own_head import check_head
 from tunescope.attachment.site_hooks import SiteUse
 from tunescope.attachment.sites.choice import check_places, sites_for
@@ -36,9 +37,8 @@ from tunescope.methods.artifact import (
     Spec,
     TokenContext,
 )
-from tunescope.methods.text_form import check_fields
+from tunescope.methods.text_form import check_fields, with_tuples
 from tunescope.models.anatomy import anatomy
-from tunescope.models.fingerprint import fingerprint
 from tunescope.models.positions import is_rotary
 from tunescope.models.quantised import check_readable, is_quantised
 from tunescope.system.machine import seeded
@@ -66,6 +66,7 @@ def initialised(
                 ready.append(_moved(model, given if given.head is None else replace(given, head=None)))
             elif isinstance(given, Spec):
                 check_fields(given)
+                given = with_tuples(given)
                 given = given.settled(base_of(model)) if isinstance(given, Context) else given
                 made = Artifact(given, _placed_like(model, fresh(model, given, tokenizer)))
                 ready.append(replace(made, in_force=in_force(model, [made], 0)) if given.bound else made)
@@ -211,16 +212,7 @@ def own_keys_values(model: PreTrainedModel, ids: Tensor) -> KeysValues:
 
 def check_fits(model: PreTrainedModel, artifact: Artifact, tokenizer: PreTrainedTokenizerBase | None = None) -> None:
     """UserError for an artifact made for another base, tokenizer or shape."""
-    if artifact.base is not None and artifact.base != fingerprint(model):
-        raise UserError(
-            f"{artifact.spec} was made for another base model (weights {artifact.base[:12]}, these are "
-            f"{fingerprint(model)[:12]}): load the model it was tuned on."
-        )
-    if artifact.tokenizer is not None and tokenizer is not None:
-        from tunescope.attachment.artifact_folder import tokenizer_hash
-
-        if artifact.tokenizer != tokenizer_hash(tokenizer):
-            raise UserError(f"{artifact.spec} was made with another tokenizer (other vocabulary): load that one.")
+    check_base(model, artifact, tokenizer)
     check_places(model, artifact)
     expected = expected_shapes(model, artifact.spec, artifact.tensors)
     given = {name: tuple(value.shape) for name, value in artifact.tensors.items()}

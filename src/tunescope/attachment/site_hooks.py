@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from transformers.modeling_outputs import MaskedLMOutput
 
 
+TEXT_IDS = "_tunescope_text_ids"  # and its ids, or None
 TEXT_MASK = "_tunescope_text_mask"  # of an encoder that a context stands in: the text's own mask, (batch, length)
 
 

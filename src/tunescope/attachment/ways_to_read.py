@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from tunescope.attachment.embed_scale import embed_scale
 from tunescope.models.anatomy import anatomy, argument_names
 from tunescope.models.positions import first_position
 
@@ -34,7 +35,8 @@ def states(model: PreTrainedModel, **given: Tensor) -> Tensor:
 
 def joined(model: PreTrainedModel, front: Tensor, row: Tensor) -> Tensor:
     """The states of a row of ids with embeddings in the row before it, those of the row alone."""
-    found = states(model, inputs_embeds=torch.cat([front, anatomy(model).table(row)])[None])[0]
+    text = anatomy(model).table(row) * embed_scale(model)
+    found = states(model, inputs_embeds=torch.cat([front, text])[None])[0]
     return found if anatomy(model).kind == "encoder-decoder" else found[len(front) :]
 
 

@@ -176,7 +176,7 @@ def report(
         if to is not None:
             from tunescope.comparison.citations import bibtex
 
-            say((bibtex(results) if to == "bibtex" else tabular.FORMS[to](results)).rstrip("\n"))
+            say((bibtex(results) if to == "bibtex" else tabular.FORMS[to](results)).rstrip("\n"), whole=True)
         elif other is not None:
             _two(Path(run), Path(other), results, out)
         else:

@@ -27,6 +27,7 @@ def predict(run: str, data: str, /, *, out: str, arm: str = "", field: str = "pr
     """
     from tunescope.comparison.predict import asked
     from tunescope.data.write import check_new, new_file
+    from tunescope.system import files
 
     check_new(Path(out))
     answers = Counter[str]()
@@ -39,12 +40,18 @@ def predict(run: str, data: str, /, *, out: str, arm: str = "", field: str = "pr
                 if done % EVERY == 0 and done < most:
                     say(f"{done:,} of {most:,} rows", sys.stderr)
         except KeyboardInterrupt:
-            done = answers.total()
-            told = (
-                f"stopped; the first {done:,} of {most:,} rows are in {out}, and the rest begins with row {done + 1:,}"
-            )
-            raise KeyboardInterrupt(told) from None
+            raise KeyboardInterrupt(f"stopped; {_so_far(answers.total(), most, out)}") from None
+        except Exception:
+            if not answers:  # nothing would be lost, and the same command can be typed again
+                files.remove(Path(out))
+            else:
+                say(f"{_so_far(answers.total(), most, out)}: for that give another --out", sys.stderr)
+            raise
         _tell(question, answers, out)
+
+
+def _so_far(done: int, most: int, out: str) -> str:
+    return f"the first {done:,} of {most:,} rows are in {out}, and the rest begins with row {done + 1:,}"
 
 
 def _tell(question: "Asked", answers: Counter[str], out: str) -> None:

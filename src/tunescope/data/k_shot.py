@@ -51,7 +51,7 @@ def k_shot(
         if len(members) < 2 * k:
             raise UserError(
                 f"{k} training and {k} development rows of each label are asked for, and label '{label}' has "
-                f"{len(members)} different rows. Allowed: 1 to {min(map(len, distinct.values())) // 2}."
+                f"{len(members)} different rows. {_allowed(distinct)}"
             )
         drawn = [members[key] for key in sorted(members)]
         train, dev = train + drawn[:k], dev + drawn[k : 2 * k]
@@ -59,6 +59,14 @@ def k_shot(
     if several := sum(len(one) > 1 for one in labels.values()):
         notes.append(f"{several} inputs with more than one label are not drawn.")
     return Splits(train, dev, list(test), tuple(notes))
+
+
+def _allowed(distinct: Mapping[str, Mapping[str, Any]]) -> str:
+    rarest = min(distinct, key=lambda label: len(distinct[label]))
+    most = len(distinct[rarest]) // 2
+    if most:
+        return f"Allowed: 1 to {most}."
+    return f"No number of them is allowed: '{rarest}' has fewer than 2. Give it more, or leave its rows out."
 
 
 def k_shots(

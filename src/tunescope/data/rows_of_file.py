@@ -13,6 +13,7 @@ import sys
 import warnings
 import zlib
 from collections.abc import Iterator
+from errno import ENOENT
 from itertools import count
 from pathlib import Path
 from typing import Any, NoReturn
@@ -38,6 +39,10 @@ def file_rows(path: Path) -> list[dict[str, Any]]:
         UserError: the file or one of its lines cannot be used.
     """
     plain = path.with_suffix("") if path.suffix == ".gz" else path
+    if not path.exists():
+        _fail(path, FileNotFoundError(ENOENT, os.strerror(ENOENT)))
+    if path.is_dir():
+        raise UserError(f"{path} is a folder, and rows are in a file. Give that; a corpus by its name, NAME:FOLDER.")
     if path.suffix.lower() == parquet.SUFFIX:
         found = parquet.parquet_rows(content(path), path)
     elif plain.suffix.lower() not in FORMATS:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from tunescope.attachment.artifact_folder import tokenizer_hash
 from tunescope.attachment.guards.marks import attached_to
 from tunescope.attachment.initial_artifacts import check_fits
+from tunescope.attachment.made_for import tokenizer_hash
 from tunescope.attachment.own_head import check_head
 from tunescope.errors import UserError
 from tunescope.exchange.compare_outputs import changed_ids, difference, outputs

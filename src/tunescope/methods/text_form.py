@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, fields, replace
 from functools import cache, partial
 from typing import Any, TypeVar, get_origin, get_type_hints
 
@@ -22,6 +22,7 @@ FINITE = ConfigDict(allow_inf_nan=False)
 _adapter = cache(partial(TypeAdapter, config=FINITE))  # of a hint; to make one takes longer than to use it
 SIGNS = ",+"  # of an arm, which a backslash makes a part of a text
 Made = TypeVar("Made")
+Kind = TypeVar("Kind", bound=Spec)
 
 
 @cache
@@ -170,6 +171,12 @@ def check_fields(spec: Spec) -> None:
             typed = f"{field.name}={_valid(hints[field.name], tuple(several), asked)!r}"
             raise UserError(f"{asked}: {field.name} is a tuple, of one too: type {typed}.")
         _valid(hints[field.name], given, asked, strict=not isinstance(given, list))
+
+
+def with_tuples(spec: Kind) -> Kind:
+    """The spec with tuples where lists were given: it is compared, saved and hashed as such."""
+    lists = {field.name: getattr(spec, field.name) for field in fields(spec)}  # type: ignore[arg-type]
+    return replace(spec, **{name: tuple(one) for name, one in lists.items() if isinstance(one, list)})  # type: ignore[type-var]
 
 
 @cache

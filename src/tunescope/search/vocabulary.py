@@ -117,12 +117,16 @@ def vocabulary(
         told = ", ".join(f"{count} {reason}" for reason, count in left_out.most_common())
         raise UserError(f"No token is left to make a prompt of: of {rows}, {told}. Ban less.")
     special = _special(tokenizer)
-    if frame.before:
-        start, end = tuple(token_ids(tokenizer, frame.before)), _plain(tokenizer, frame.behind)
-        return Vocabulary(tokenizer, allowed, start, dict(left_out), ban, special, frame, end)
-    plain = tokenizer("a", add_special_tokens=False)["input_ids"]
-    whole = token_ids(tokenizer, "a")
-    return Vocabulary(tokenizer, allowed, tuple(whole[: len(whole) - len(plain)]), dict(left_out), ban, special)
+    start, end = _in_front(tokenizer, frame.before), _plain(tokenizer, frame.behind)
+    return Vocabulary(tokenizer, allowed, start, dict(left_out), ban, special, frame, end)
+
+
+def _in_front(tokenizer: PreTrainedTokenizerBase, text: str) -> Ids:
+    """The text's tokens, behind what the tokenizer begins any text with; that alone where there is none."""
+    if text:
+        return tuple(token_ids(tokenizer, text))
+    plain, whole = _plain(tokenizer, "a"), token_ids(tokenizer, "a")
+    return tuple(whole[: len(whole) - len(plain)])
 
 
 def _plain(tokenizer: PreTrainedTokenizerBase, text: str) -> Ids:

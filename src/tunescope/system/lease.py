@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from tunescope.system import files, process
 
@@ -38,11 +38,12 @@ def held(path: Path, *, dead: Callable[[], Path], lost: Callable[[], None]) -> I
             return
         put_away(path, dead(), found)
     mine = {"token": secrets.token_hex(8), **_self(), "beat": 0}
-    if not _taken(path, mine):
+    file = _taken(path, mine)
+    if file is None:
         yield False
         return
     ended = threading.Event()
-    beating = threading.Thread(target=_beat, args=(path, mine, ended, lost), daemon=True)
+    beating = threading.Thread(target=_beat, args=(path, file, mine, ended, lost), daemon=True)
     beating.start()
     try:
         yield True
@@ -117,22 +118,27 @@ def put_away(path: Path, aside: Path, found: Mapping[str, Any] | None = None) ->
     return False
 
 
-def _taken(path: Path, mine: dict[str, Any]) -> bool:
+def _taken(path: Path, mine: dict[str, Any]) -> TextIO | None:
+    """The lease's file, open, or None. Opened before it is the lease: behind that another may hold it for a moment."""
     made = files.beside(path)
+    made.write_text(_line(mine))
+    file = open(made, "r+")  # noqa: SIM115 - `_beat` closes it
     try:
-        made.write_text(_line(mine))
         os.link(made, path)
-        return True
-    except FileExistsError:
-        return False
+    except BaseException as problem:
+        file.close()
+        if isinstance(problem, FileExistsError):
+            return None
+        raise
     finally:
         files.remove(made)
+    return file
 
 
-def _beat(path: Path, mine: dict[str, Any], ended: threading.Event, lost: Callable[[], None]) -> None:
+def _beat(path: Path, file: TextIO, mine: dict[str, Any], ended: threading.Event, lost: Callable[[], None]) -> None:
     """The count goes on in the same file, which stays open, so that no other lease of that name is written to."""
     missing = 0
-    with open(path, "r+") as file:
+    with file:
         while not ended.wait(BEAT):
             found = holder(path)
             missing = missing + 1 if found is None else 0  # it may just be being put back

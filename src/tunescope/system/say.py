@@ -6,12 +6,16 @@ from typing import TextIO
 
 LIMIT = 2000  # characters of a line
 JOINERS = "\u200c\u200d"  # of Persian, Hindi and emoji
+KEPT = "\t" + JOINERS
 
 
-def say(text: str, file: TextIO | None = None) -> None:
-    """Print the text as `shown` has it, to standard output, where characters it cannot write are written out."""
+def say(text: str, file: TextIO | None = None, *, whole: bool = False) -> None:
+    """Print the text as `shown` has it, to standard output, where characters it cannot write are written out.
+
+    whole: no line is cut, as of a table that goes to a file.
+    """
     stream = file or sys.stdout
-    line = shown(text)
+    line = "\n".join(visible(one, KEPT) for one in text.split("\n")) if whole else shown(text)
     encoding = getattr(stream, "encoding", None) or "utf-8"
     print(line.encode(encoding, "backslashreplace").decode(encoding), file=stream, flush=True)
 
@@ -42,5 +46,5 @@ def _visible(character: str) -> str:
 
 def _line(text: str) -> str:
     """What is long is cut where it is long on the screen: a character that is written out is several there."""
-    some = visible(text[: LIMIT + 1], "\t" + JOINERS)
+    some = visible(text[: LIMIT + 1], KEPT)
     return some if len(some) <= LIMIT else f"{some[: LIMIT - 40]}… ({len(text):,} characters in all)"

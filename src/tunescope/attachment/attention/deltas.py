@@ -87,7 +87,9 @@ def attending(model: PreTrainedModel, artifacts: Sequence[Artifact]) -> Iterator
     names = argument_names(anatomy(model).entries["decoder"])
 
     def enter(_module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        begins = not seen_by(dict(zip(names, args, strict=False)) | kwargs)
+        given = dict(zip(names, args, strict=False)) | kwargs
+        _check_columns(given.get("encoder_attention_mask"))
+        begins = not seen_by(given)
         acting = {module: [one.edit for one in uses if one.module is module and one.acts(begins)] for module in modules}
         for module, edits in acting.items():
             state: LayerState = module.__dict__[STATE]
@@ -102,6 +104,15 @@ def attending(model: PreTrainedModel, artifacts: Sequence[Artifact]) -> Iterator
         yield
     finally:
         handle.remove()
+
+
+def _check_columns(mask: Tensor | None) -> None:
+    """UserError for a text padded on the left that a decoder reads: what stands in front is further on there."""
+    if mask is not None and mask.dim() == 2 and bool((mask[:, 0] == 0).any()):
+        raise UserError(
+            "A delta of attention acts on fixed positions of what stands in front of a text, and padding on the left "
+            "moves it. Pad the text on the right (tokenizer.padding_side = 'right')."
+        )
 
 
 def _uses(model: PreTrainedModel, artifacts: Sequence[Artifact], index: int) -> list[_Use]:

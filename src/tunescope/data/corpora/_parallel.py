@@ -137,7 +137,7 @@ def _copied(path: Path, sides: Sequence[str]) -> tuple[list[Row], tuple[str, str
     names: tuple[str, str] = ("", "")
     made = []
     for index, source in enumerate(found):
-        known = _languages(source, index)
+        known = _languages(source, index, sides)
         names = (sides[0], sides[1]) if sides else _direction(list(known))
         lacking = next((name for name in names if name not in known), None)
         if lacking is not None:
@@ -146,10 +146,12 @@ def _copied(path: Path, sides: Sequence[str]) -> tuple[list[Row], tuple[str, str
     return made, names
 
 
-def _languages(source: Mapping[str, Any], index: int) -> dict[str, str]:
-    """{"en": ..., "ro": ...} of a row, or of its field "translation"."""
+def _languages(source: Mapping[str, Any], index: int, sides: Sequence[str]) -> dict[str, str]:
+    """{"en": ..., "ro": ...} of a row, or of its field "translation"; of more texts the two sides, where these are."""
     given = source.get("translation", source)
     texts = {name: text for name, text in given.items() if isinstance(text, str)} if isinstance(given, Mapping) else {}
+    if sides and all(side in texts for side in sides):
+        texts = {side: texts[side] for side in sides}
     if len(texts) != 2:
         raise UserError(
             f"{place(source, index)} must have two texts, one a language, as en and ro, or 'translation' with them. "

@@ -43,8 +43,13 @@ def rows(files: _places.Files) -> Found:
 
 def _lines(texts: Path, labels: Path) -> Iterator[Row]:
     """A text a line, and in the other file its label in the same line."""
-    said, named = ([line for line in text_of(path).split("\n") if line.strip()] for path in (texts, labels))
+    said, named = (text_of(path).rstrip().split("\n") for path in (texts, labels))
     if len(said) != len(named):
-        raise UserError(f"{texts.name} has {len(said)} lines and {labels.name} {len(named)}. Take both anew.")
+        raise UserError(
+            f"{texts.name} has {len(said)} lines and {labels.name} {len(named)}, blank ends aside. Take both anew."
+        )
     for number, (text, label) in enumerate(zip(said, named, strict=True), 1):
+        if not text.strip() or not label.strip():
+            empty = labels if text.strip() else texts
+            raise UserError(f"{empty.name}, line {number}: it is empty. Take both files anew, or drop it in both.")
         yield Row({"text": text, "label": label.strip()}, texts.name, number)

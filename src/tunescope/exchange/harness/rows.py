@@ -60,9 +60,12 @@ def taken(name: str, include: str | None = None, place: Path = PLACE) -> Taken:
     digest = hashlib.sha256(json.dumps([said, contents], sort_keys=True, default=str).encode()).hexdigest()
     folder = place / f"{name.replace('/', '-')}-{digest[:8]}"
     if not folder.exists():
-        with files.new_folder(folder) as beside:
-            for file, text in {**contents, "about.json": json.dumps(said, indent=1, default=str)}.items():
-                files.write(beside / file, text.encode())
+        files.make_folder(folder.parent)
+        filled = files.beside(folder)
+        filled.mkdir()
+        for file, text in {**contents, "about.json": json.dumps(said, indent=1, default=str)}.items():
+            files.write(filled / file, text.encode())
+        files.put_first(filled, folder)  # another process's has the same in it, as the name tells
     return Taken({part: str(folder / file) for part, file in zip(made, contents, strict=True)}, kind, notes)
 
 

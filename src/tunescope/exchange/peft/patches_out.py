@@ -31,15 +31,14 @@ def write(
     _check_called(artifacts)
     tuned = {name.removesuffix(".lora_A.weight") for name in own if name.endswith(".lora_A.weight")}
     values = _values(artifacts, model)
-    tensors: dict[str, Tensor] = {}
     fields: dict[str, Any] = {}
-    if all(name.endswith(".bias") for name in values) and not any(_rows(one) for one in artifacts):
-        for name, value in values.items():
-            for module, _ in places[name]:
-                path = f"base_model.model.{names[module]}"
-                tensors[f"{path}.base_layer.bias" if path in tuned else f"{path}.bias"] = value.clone()
-        return {"bias": "all"}, tensors, []
     wholes = [(artifact, name) for artifact in artifacts if not _rows(artifact) for name in artifact.tensors]
+    weights = {name.rpartition(".")[0] for _, name in wholes if name.endswith(".weight")}
+    alone = {name for _, name in wholes if name.endswith(".bias") and name.rpartition(".")[0] not in weights}
+    tensors = _biases({name: values[name] for name in alone}, model, names, tuned)
+    if alone:
+        fields["bias"] = "all"
+        wholes = [(artifact, name) for artifact, name in wholes if name not in alone]
     for name, rows in _rows_of(artifacts, {name for _, name in wholes}).items():
         path = names[places[name][0][0]]
         _check_tokens(rows, name, [one for one, _ in places[name]], f"base_model.model.{path}" in tuned, model)
@@ -55,7 +54,25 @@ def write(
         fields.setdefault("modules_to_save", []).append(path)
     if "modules_to_save" in fields:
         fields["modules_to_save"] = sorted(set(fields["modules_to_save"]))
-    return fields, tensors, [f"{len(tensors)} changed parameters are written whole: only peft takes them"]
+    others = [
+        *fields.get("modules_to_save", ()),
+        *(f"rows of {name}" for name in fields.get("trainable_token_indices", ())),
+    ]
+    return fields, tensors, [f"{', '.join(others)}: written as they are, which only peft takes"] if others else []
+
+
+def _biases(
+    changed_ones: Mapping[str, Tensor], model: PreTrainedModel, names: Mapping[nn.Module, str], tuned: Collection[str]
+) -> dict[str, Tensor]:
+    """As peft's bias="all" has them: with the changed ones, if any, those of all maps that have LoRA."""
+    found: dict[str, Tensor] = {}
+    for name, places in named_parameters(model).items() if changed_ones else ():
+        for module, attribute in places:
+            path = f"base_model.model.{names[module]}" if module in names else ""
+            if attribute == "bias" and (name in changed_ones or path in tuned):
+                value = changed_ones.get(name, module.get_parameter(attribute).detach())
+                found[f"{path}.base_layer.bias" if path in tuned else f"{path}.bias"] = value.clone()
+    return found
 
 
 def _check_called(artifacts: Sequence[Artifact]) -> None:

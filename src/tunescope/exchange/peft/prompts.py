@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from tunescope.attachment.attention.reach import reached
+from tunescope.attachment.embed_scale import embed_scale
 from tunescope.errors import UserError
 from tunescope.exchange.peft.config import CONFIG, TENSORS, number
 from tunescope.exchange.peft.prefix_trial import check_prefix, window
@@ -80,6 +81,7 @@ def read_prompt(
     Raises:
         UserError: a shape that fits neither the configuration nor the model.
     """
+    refuse_scaled(model)
     n, width = number(config, "num_virtual_tokens"), int(anatomy(model).table.weight.shape[1])
     doubled = anatomy(model).kind == "encoder-decoder" and len(tensors.get(EMBEDDINGS, ())) == 2 * n
     rows = _only(tensors, (2 * n if doubled else n, width))
@@ -97,6 +99,15 @@ def refuse_alibi(model: PreTrainedModel) -> None:
         raise UserError(
             f"Family {model.config.model_type!r} biases scores by distance (ALiBi): peft's prefix stands at distances "
             "and tunescope's at none, so neither can be made of the other. Tune a soft prompt, or LoRA."
+        )
+
+
+def refuse_scaled(model: PreTrainedModel) -> None:
+    """UserError where the model multiplies what it looks up, and peft gives it the text's embeddings without that."""
+    if (factor := embed_scale(model)) != 1:
+        raise UserError(
+            f"Family {model.config.model_type!r} multiplies the embeddings of ids by {factor:g}, and behind a soft "
+            "prompt of peft's the text comes without that: neither can be made of the other. Tune a prefix, or LoRA."
         )
 
 

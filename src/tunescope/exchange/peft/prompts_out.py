@@ -12,7 +12,7 @@ from torch import Tensor
 from tunescope.attachment.attention.reach import reached
 from tunescope.errors import UserError
 from tunescope.exchange.peft.prefix_trial import check_prefix
-from tunescope.exchange.peft.prompts import EMBEDDINGS, refuse_alibi, window_note
+from tunescope.exchange.peft.prompts import EMBEDDINGS, refuse_alibi, refuse_scaled, window_note
 from tunescope.methods.artifact import Artifact
 from tunescope.methods.contexts.prefix import Prefix
 from tunescope.models.anatomy import anatomy
@@ -77,6 +77,7 @@ def write_prompt(
     artifacts: list[Artifact], model: PreTrainedModel
 ) -> tuple[dict[str, Any], dict[str, Tensor], list[str]]:
     """Fields of the configuration, the tensors, and notes, for soft prompts, joined in their order."""
+    refuse_scaled(model)
     rows = torch.cat([artifact.tensors["embeddings"] for artifact in artifacts])
     notes = [f"{len(artifacts)} soft prompts became one of {len(rows)} rows"] if len(artifacts) > 1 else []
     notes.append(LEFT)

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Literal
 
 import torch
 
-from tunescope.attachment.artifact_folder import tokenizer_hash
 from tunescope.attachment.attached import attach
 from tunescope.attachment.attention.reach import resting
 from tunescope.attachment.context_keys import in_force
 from tunescope.attachment.lower import lower
+from tunescope.attachment.made_for import tokenizer_hash
 from tunescope.errors import UserError
 from tunescope.methods.artifact import Artifact, KVContext
 from tunescope.methods.contexts.anchors import Anchors, Positions, at_positions, check_causal, check_keep, check_room

@@ -44,8 +44,7 @@ def _labels(goal: Objective) -> Tensor:
     if not task.is_labelled:
         raise UserError("init_from=labels begins with label words, which only a classification has; leave it out.")
     words = " ".join(labelled(task).words.values())
-    one = goal.words.tokenizer(words, add_special_tokens=False)["input_ids"]
-    text = " ".join([words] * -(-goal.length // len(one)))
+    text = " ".join([words] * goal.length)  # each is a token at least
     ids = goal.words.tokenizer(text, add_special_tokens=False)["input_ids"][: goal.length]
     rows = embedder(goal.bench.model)(torch.tensor(ids)).to(goal.table.dtype)
     return nearest(goal.table, "euclidean")(rows).cpu()

@@ -21,13 +21,15 @@ APART = re.compile(  # a minus that is a number's, though not in front of its di
     rf"|(^{BLANK}*|(?<![\w.)\]%\s])|(?<![\d)\]%\s]){BLANK}+){MINUS}{MONEY}(?=\.?\d)",
     flags=re.MULTILINE,
 )
+BLANK_LINE = re.compile(r"\n\s*\n")  # white space alone may be in it
 FULL_WIDTH = {0xFEE0 + code: code for code in range(0x21, 0x7F)}
 
 
 @dataclass(frozen=True)
 class Extraction:
-    """What is read is what stands behind the last `marker`, in the text before the first `stop`, if there is any.
+    """What is read is what stands behind the last `marker`, in the text before its first blank line.
 
+    blank_ends: whether it ends there; a model that has learned an end of its own may write blank lines.
     marker: in any case, and where it begins or ends in a letter no part of a longer word.
 
     read: "line", from there to the end of the line, without white space around it and one full stop at its end;
@@ -38,7 +40,7 @@ class Extraction:
 
     read: str = "line"
     marker: str = "The answer is"
-    stop: str = "\n\n"
+    blank_ends: bool = True
 
     def __post_init__(self) -> None:
         named = self.read in ("line", "number")
@@ -53,14 +55,17 @@ class Extraction:
 
     def answer(self, text: str) -> str | None:
         """The answer in a text that may hold the marker, or None."""
-        text = text.split(self.stop)[0] if self.stop else text
+        text = self._first(text)
         found = [*re.finditer(_whole(self.marker), text, flags=re.IGNORECASE)]  # in lower case it may be longer
         return self._read(text, text[found[-1].end() :] if found else None)
 
     def answer_behind(self, text: str) -> str | None:
         """The answer in what was written behind a prompt that ends in the marker; a later marker in it is not one."""
-        text = text.split(self.stop)[0] if self.stop else text
+        text = self._first(text)
         return self._read(text, text)
+
+    def _first(self, text: str) -> str:
+        return BLANK_LINE.split(text, maxsplit=1)[0] if self.blank_ends else text
 
     def several(self, targets: Sequence[str]) -> tuple[str, ...]:
         """A note on right answers of more than one number, such as 3/4, of which the first alone is compared."""

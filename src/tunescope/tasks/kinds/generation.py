@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from math import ceil
@@ -13,6 +12,7 @@ from tunescope.data.row import every_row, line_of, or_filled, place, value
 from tunescope.errors import UserError
 from tunescope.system.option import Option
 from tunescope.tasks.answers.beam_search import BeamSearch
+from tunescope.tasks.answers.extract import BLANK_LINE
 from tunescope.tasks.answers.metric_names import check_metrics
 from tunescope.tasks.demonstration_rows import uniform
 from tunescope.tasks.options import CHAT, INPUT, LOWERCASE, MAX_NEW_TOKENS, SYSTEM, TARGET, TEMPLATE
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
     from tunescope.tasks.answers.objective import Objective
-
-BLANK = re.compile(r"\n\s*\n")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,7 +130,7 @@ class Generation(Task):
         has_end = tokenizer.eos_token_id is not None or bool(turns and turns.stop is not None)
         self.beam_search().check(longest, has_end)
         notes = [self.beam_search().note(longest), *languages.notes(tokenizer, self), *chats.notes_of(turns), *told]
-        blank = sum(bool(BLANK.search(str(row[self.target]).strip())) for row in train)
+        blank = sum(bool(BLANK_LINE.search(str(row[self.target]).strip())) for row in train)
         if blank and self.blank_ends and turns is None:
             notes.append(
                 f"{blank:,} of {len(train):,} training targets hold a blank line, so an answer does not end at one: "
@@ -215,7 +213,7 @@ class Generation(Task):
 
         stop = self.turns.stop if self.turns else None
         texts = written(model, rows, tokenizer, self.beam_search(), self._longest(), batch_size, stop)
-        texts = [BLANK.split(text, 1)[0] for text in texts] if self.blank_ends else texts
+        texts = [BLANK_LINE.split(text, 1)[0] for text in texts] if self.blank_ends else texts
         stats = statistics(self.metric, texts, [row.references for row in rows], lowercase=self.lowercase)
         return [Prediction(row.row, text, own) for row, text, own in zip(rows, texts, stats, strict=True)]
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 from tunescope.data.row import every_row, or_filled, place, put, value
 from tunescope.errors import UserError
 from tunescope.system.option import Option
-from tunescope.tasks.answers.extract import Extraction, vote
+from tunescope.tasks.answers.extract import BLANK_LINE, Extraction, vote
 from tunescope.tasks.demonstration_rows import uniform
 from tunescope.tasks.kinds.generation import Generation
 from tunescope.tasks.options import CHAT, INPUT, LOWERCASE, MAX_NEW_TOKENS, SYSTEM, TARGET, TEMPLATE
@@ -104,7 +104,7 @@ class Reasoning(Task):
             *self._rule().several(targets),
             f"{len(shown)} of {len(splits['train'])} training rows show their steps.",
         )
-        blank = sum("\n\n" in steps.strip() for steps in shown)
+        blank = sum(BLANK_LINE.search(steps.strip()) is not None for steps in shown)
         if blank and not self.chat:
             notes += (
                 f"{blank:,} of these hold a blank line, where an answer behind demonstrations ends: those that are "
@@ -268,7 +268,7 @@ class Reasoning(Task):
 
     def _rule(self) -> Extraction:
         has_end = self.chat or self.taught  # of its own, and not the first blank line
-        return Extraction(self.read, self.lead, **({"stop": ""} if has_end else {}))
+        return Extraction(self.read, self.lead, blank_ends=not has_end)
 
     def _gold(self, row: Mapping[str, Any], index: int) -> None:
         """UserError for a target that the rule itself cannot read."""

@@ -1,0 +1,40 @@
+"""Which weights and which tokenizer an artifact was made for."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from tunescope.errors import UserError
+from tunescope.methods.artifact import Artifact
+from tunescope.models.fingerprint import fingerprint
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+
+def check_base(model: PreTrainedModel, artifact: Artifact, tokenizer: PreTrainedTokenizerBase | None = None) -> None:
+    """UserError for an artifact made for other weights than the model's, or with another tokenizer."""
+    if artifact.base is not None and artifact.base != fingerprint(model):
+        raise UserError(
+            f"{artifact.spec} was made for another base model (weights {artifact.base[:12]}, these are "
+            f"{fingerprint(model)[:12]}): load the model it was tuned on."
+        )
+    if artifact.tokenizer is not None and tokenizer is not None and artifact.tokenizer != tokenizer_hash(tokenizer):
+        raise UserError(f"{artifact.spec} was made with another tokenizer (other vocabulary): load that one.")
+
+
+def known_tokenizer(artifacts: Sequence[Artifact]) -> str | None:
+    """The tokenizer that artifacts know, as its hash; UserError where they know two."""
+    known = {artifact.tokenizer for artifact in artifacts} - {None}
+    if len(known) > 1:
+        raise UserError("These artifacts were made with different tokenizers, and are saved with one: give tokenizer=.")
+    return next(iter(known), None)
+
+
+def tokenizer_hash(tokenizer: PreTrainedTokenizerBase) -> str:
+    """sha256 (hex) of the vocabulary, token by token."""
+    listed = json.dumps(sorted(tokenizer.get_vocab().items()), ensure_ascii=False)
+    return hashlib.sha256(listed.encode()).hexdigest()
