@@ -1,4 +1,4 @@
-"""Encoders that multiply the embeddings of ids, and not those they are given: text in front is what it is in the row."""
+"""Encoders that multiply the embeddings of ids, and not those they are given: text in front is as in the row."""
 
 from typing import Any
 

@@ -48,7 +48,7 @@ def test_a_form_is_printed_alone_and_nothing_is_written(runs, capsys, to, begins
 
 def test_a_form_has_its_long_rows_whole(runs, capsys):
     results = example()
-    results["arms"][0]["spec"] = f"text:text={'so ' * 900}\x1b[2J"
+    results["arms"][1]["spec"] = f"text:text={'so ' * 900}\x1b[2J"
     (runs / "a" / "results.json").write_text(json.dumps(results))
     comparisons.report(str(runs / "a"), to="csv")
     out = capsys.readouterr().out

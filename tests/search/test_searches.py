@@ -171,7 +171,7 @@ def test_label_words_begin_a_prompt_over_and_over():
 
 def test_label_words_are_tokens_enough_where_a_word_without_a_space_in_front_is_two():
     def cut(text, add_special_tokens):
-        first, *others = text.split()
+        _, *others = text.split()
         return {"input_ids": [5, 6, *[8] * len(others)]}
 
     with opened(bench(), length=6) as goal:
