@@ -54,7 +54,7 @@ def test_a_form_has_its_long_rows_whole(runs, capsys):
     out = capsys.readouterr().out
     head, *rows = csv.reader(out.splitlines())
     assert {len(row) for row in rows} == {len(head)} and "\x1b" not in out
-    assert any(row[head.index("spec")].startswith(f"text:text={'so ' * 900}") for row in rows)
+    assert any(row[head.index("spec")].startswith(f"text:text={'so ' * 600}") for row in rows)
 
 
 def test_bibtex_has_every_method_once_of_results_that_name_them_and_of_earlier_ones(runs, capsys):
