@@ -88,6 +88,25 @@ def test_an_encoder_that_makes_more_of_ids_is_refused_text_and_soft(drops: bool)
         torch.testing.assert_close(model(input_ids=ROW).last_hidden_state, wanted, rtol=0, atol=1e-12)
 
 
+@torch.no_grad()
+def test_peft_reads_the_text_behind_its_prompt_without_the_factor() -> None:
+    peft = pytest.importorskip("peft")
+    model = made("marian")
+    wanted = model(input_ids=torch.cat([WORDS[None], ROW], 1), decoder_input_ids=TARGET).logits
+    rows = embedder(model)(WORDS)
+    config = peft.PromptTuningConfig(task_type="SEQ_2_SEQ_LM", num_virtual_tokens=len(WORDS))
+    wrapped = peft.get_peft_model(model, config).double().eval()
+    wrapped.prompt_encoder["default"].embedding.weight.copy_(torch.cat([rows, rows]))
+    mask = torch.ones_like(ROW)
+    got = wrapped(input_ids=ROW, attention_mask=mask, decoder_input_ids=TARGET).logits
+    if (got - wanted).abs().max() < 1e-9:
+        pytest.skip("this peft gives the text its factor")
+    with ts.attach(made("marian"), Artifact(ts.Soft(length=3), {"embeddings": rows})) as tuned:
+        torch.testing.assert_close(
+            tuned.model(input_ids=ROW, decoder_input_ids=TARGET).logits, wanted, rtol=0, atol=1e-12
+        )
+
+
 def test_a_soft_prompt_is_not_made_peft_s_whose_text_would_come_without_the_factor(tmp_path: Any) -> None:
     model = made("marian")
     with ts.attach(model, ts.Soft(length=3), seed=0) as tuned:

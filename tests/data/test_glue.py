@@ -133,7 +133,7 @@ def test_ag_news_is_read_in_its_authors_files_and_in_a_copy(tmp_path):
     five, two = made.put(tmp_path / "five.csv", '"5","A","b"'), made.put(tmp_path / "two.csv", '"1","A"')
     with pytest.raises(UserError, match="label 4 is none of 0, 1, 2, 3"):
         corpus(f"ag_news:{five}")
-    with pytest.raises(UserError, match=r'two\.csv line 1 is not "CLASS","TITLE","DESCRIPTION"'):
+    with pytest.raises(UserError, match=r'two\.csv line 1 is no "CLASS","TITLE","DESCRIPTION"'):
         corpus(f"ag_news:{two}")
 
 

@@ -57,7 +57,7 @@ def test_another_file_is_left_as_it_is(tmp_path):
     assert path.read_text() == "mine"
     with pytest.raises(UserError, match=r"a\.xlsx: the name tells the format\. Allowed: \.jsonl, \.ndjson, \.csv$"):
         check_new(tmp_path / "a.xlsx")
-    with pytest.raises(UserError, match=r"cannot be written: No such file or directory\.$"):
+    with pytest.raises(UserError, match=r"none is no folder\. Make it, or give a file in another\.$"):
         written(Path(tmp_path / "none" / "a.csv"))
 
 

@@ -138,7 +138,7 @@ def test_biases_of_a_model_that_has_none_are_refused_with_what_its_config_says(t
 def test_a_quantised_base_is_refused(tmp_path: Path) -> None:
     model = tiny.make("gpt2")
     model.is_quantized = True
-    with pytest.raises(ts.UserError, match="these are quantised: load the base unquantised"):
+    with pytest.raises(ts.UserError, match="these are quantised: attach it to them, or tune"):
         convert.export(tmp_path / "out", tools.moved(model, ts.LoRA(rank=2)), to="merged", model=model)
 
 

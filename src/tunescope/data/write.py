@@ -16,11 +16,13 @@ Put = Callable[[Mapping[str, Any]], None]
 
 
 def check_new(path: Path) -> None:
-    """UserError where the name tells no format, or something is there already."""
+    """UserError where the name tells no format, something is there already, or its folder is not."""
     if path.suffix.lower() not in KINDS:
         raise UserError(f"{path}: the name tells the format. Allowed: {', '.join(KINDS)}")
     if path.exists():
         raise UserError(f"{path} is there already, and is left as it is. Give another name.")
+    if not path.parent.is_dir():
+        raise UserError(f"{path}: {path.parent} is no folder. Make it, or give a file in another.")
 
 
 @contextmanager

@@ -26,7 +26,8 @@ TASKS: dict[str, tuple[tuple[str, ...], ...]] = {  # the metrics that count alik
 SAYS = (
     "The mean over the eight tasks, of which CB counts by the mean of accuracy and F1, and ReCoRD by that of F1 and "
     "exact match. MultiRC counts by its F1 alone; in published scores it counts by the mean of that and the share of "
-    "questions whose answers are all right, which is lower, so this is no published score and a little above one."
+    "questions whose answers are all right, which is lower, so this is no published score and a little above one. "
+    "Its interval is over seeds alone: how far the test rows leave it open is not in it."
 )
 
 

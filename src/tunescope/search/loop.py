@@ -8,6 +8,7 @@ scores within a quarter of the passes.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -61,7 +62,7 @@ class Scored:
 
     @property
     def rank(self) -> tuple[float, float]:
-        return self.dev, -self.loss
+        return self.dev, -math.inf if math.isnan(self.loss) else -self.loss
 
 
 def drive(bench: Bench, within: Within, moves: Moves, passes: int, seed: int, say: Say) -> Found:

@@ -44,9 +44,14 @@ def rows(files: _places.Files) -> Found:
 
 def _lines(path: Path) -> Iterator[Row]:
     """ "3","The title","The description" a line, without a header, the classes counted from 1."""
-    lines = csv.reader(io.StringIO(text_of(path), newline=""))
-    for fields in lines:
-        if len(fields) != 3 or not fields[0].isdecimal():
-            raise UserError(f'{path.name} line {lines.line_num} is not "CLASS","TITLE","DESCRIPTION". Take it anew.')
-        made = {"label": str(int(fields[0]) - 1), "text": f"{fields[1]} {fields[2]}"}
-        yield Row(made, path.name, lines.line_num)
+    lines = csv.reader(io.StringIO(text_of(path), newline=""), strict=True)
+    try:
+        for fields in lines:
+            if len(fields) != 3 or not fields[0].isdecimal():
+                raise UserError(
+                    f'{path.name} line {lines.line_num} is no "CLASS","TITLE","DESCRIPTION". Take it anew.'
+                )
+            made = {"label": str(int(fields[0]) - 1), "text": f"{fields[1]} {fields[2]}"}
+            yield Row(made, path.name, lines.line_num)
+    except csv.Error as problem:
+        raise UserError(f"{path.name} line {lines.line_num} is not CSV ({problem}). Take it anew.") from None

@@ -25,7 +25,10 @@ def write(given: Outgoing, folder: Path) -> list[str]:
     """
     check_only_changes(given, "merged")
     if getattr(given.model, "is_quantized", False):
-        raise UserError("--to merged adds to weights, and these are quantised: load the base unquantised.")
+        raise UserError(
+            "--to merged adds to weights, and these are quantised: attach it to them, or tune it on the base as it was "
+            "before that."
+        )
     merged = merged_copy(given.model, given.artifacts)
     checkpoint.write(merged, given.tokenizer, folder)
     checkpoint.describe(given, "merged", folder)

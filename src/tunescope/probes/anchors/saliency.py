@@ -62,7 +62,8 @@ def _pass(
 
 def _watched(name: str, take: Take) -> Edit:
     def told(weights: Tensor, gradient: Tensor) -> None:
-        take(name, (weights * gradient).sum(1, dtype=_exact(gradient)).abs())
+        exact = _exact(gradient)  # products of two small numbers are nothing in 16 bits
+        take(name, (weights.to(exact) * gradient.to(exact)).sum(1).abs())
 
     return watching(told)
 
