@@ -235,3 +235,14 @@ def test_a_loaded_model_that_is_spread_or_quantised_stays_where_it_is(tmp_path, 
     plain[0].hf_device_map = {"transformer.h.0": 0, "transformer.h.1": "disk"}
     with pytest.raises(UserError, match=r"^a part of this model was put on 'disk'"):
         open_bench(asked, *plain)
+
+
+def test_numbers_on_a_scale_are_told_to_be_names_of_classes(tmp_path):
+    model, _ = tinyrun.write(tmp_path)
+    path = tmp_path / "rows.jsonl"
+    for wholes in (False, True):
+        labels = [n if wholes else round(0.3 + n / 7, 3) for n in range(12)]
+        path.write_text("".join(json.dumps({"text": f"film {n}", "label": n}) + "\n" for n in labels))
+        with pytest.raises(UserError, match="12 rows with 12 labels are too few") as told:
+            open_bench(Plan(model=model, data={"train": str(path)}, task={"kind": "classification"}))
+        assert ("sort them into classes first, as low, middle and high" in str(told.value)) == (not wholes)

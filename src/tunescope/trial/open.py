@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -142,8 +143,16 @@ def _check_labels_stay(
         raise UserError(
             f"{len(rows):,} rows with {len(labels):,} labels are too few for {' and '.join(wanted)} to be cut out of "
             f"them: label {lost[0]!r} would have no row left to train on. Give more rows of each label, or a file for "
-            f"each part: {' '.join(f'--{part} FILE' for part in wanted)}"
+            f"each part: {' '.join(f'--{part} FILE' for part in wanted)}{_of_a_scale(labels, len(rows))}"
         )
+
+
+def _of_a_scale(labels: set[str], rows: int) -> str:
+    """What numbers on a scale are taken for, where most rows have one of their own."""
+    numbers = [label for label in labels if re.fullmatch(r"-?\d+\.\d+", label)]
+    if 2 * len(numbers) < rows:
+        return ""
+    return ". A number is a class's name here, near to no other: sort them into classes first, as low, middle and high"
 
 
 def _checkpoint(model: PreTrainedModel) -> None:

@@ -48,9 +48,7 @@ def _lines(path: Path) -> Iterator[Row]:
     try:
         for fields in lines:
             if len(fields) != 3 or not fields[0].isdecimal():
-                raise UserError(
-                    f'{path.name} line {lines.line_num} is no "CLASS","TITLE","DESCRIPTION". Take it anew.'
-                )
+                raise UserError(f'{path.name} line {lines.line_num} is no "CLASS","TITLE","DESCRIPTION". Take it anew.')
             made = {"label": str(int(fields[0]) - 1), "text": f"{fields[1]} {fields[2]}"}
             yield Row(made, path.name, lines.line_num)
     except csv.Error as problem:
