@@ -57,6 +57,12 @@ def test_nothing_and_far_more_than_the_rest_have_places_of_their_own():
     assert [shown for _, shown in sizes.ticks()] == ["100k", "0", "124M"]
 
 
+def test_of_two_sizes_that_are_far_both_are_told():
+    sizes = charts.Sizes.of([90_000, 22_000_000, 60_000_000], 0, 1000)
+    assert sizes(22_000_000) == sizes(60_000_000) == sizes.ticks()[-1][0]
+    assert sizes.ticks()[-1][1] == "22M–60M"
+
+
 def test_a_wide_range_without_a_gap_is_one_axis():
     sizes = charts.Sizes.of([1e3, 1e4, 1e5, 1e6], 0, 1000)
     assert (sizes.zero, sizes.far) == (None, 0.0)

@@ -111,6 +111,7 @@ class Sizes:
     zero: float | None
     far: float
     far_x: float
+    far_to: float  # the largest; all that are far stand at one place
 
     @classmethod
     def of(cls, stored: Sequence[float], left: float, right: float) -> Sizes:
@@ -120,7 +121,7 @@ class Sizes:
         zero = left + 0.06 * (right - left) if min(stored, default=0) <= 0 else None
         start = left + (0.14 * (right - left) if zero else 0)
         axis = Axis(near[0] / 1.6, near[-1] * 1.6, start, right - (0.14 * (right - left) if far else 0), log=True)
-        return cls(axis, zero, far, right - 0.06 * (right - left))
+        return cls(axis, zero, far, right - 0.06 * (right - left), sizes[-1])
 
     def __call__(self, stored: float) -> float:
         if stored <= 0:
@@ -133,7 +134,8 @@ class Sizes:
         round_ = [d * 10.0**power for power in range(math.floor(low), math.ceil(high)) for d in digits]
         shown = [(self.axis(v), text.count(v)) for v in round_ if self.axis.low <= v <= self.axis.high]
         shown += [] if self.zero is None else [(self.zero, "0")]
-        return shown + ([(self.far_x, text.count(self.far))] if self.far else [])
+        ends = dict.fromkeys((text.count(self.far), text.count(self.far_to)))
+        return shown + ([(self.far_x, "–".join(ends))] if self.far else [])
 
 
 def _budget_arm(arm: Arm, f: Frame, y: Axis, place: tuple[float, float, float]) -> Markup:
