@@ -214,7 +214,7 @@ def cut(data: Path, real: Real, folder: Path) -> dict[str, Path]:
 
 def tell_again(path: Path) -> None:
     """Raises SystemExit for a result of the earlier procedure, whose runs today's rule does not make one of today."""
-    results = json.loads(path.read_text("utf-8"))
+    results = sealed_json.read(path)
     if "looks" not in results["protocol"]:
         raise SystemExit(f"{path} was made by an earlier procedure: run it again, with --data and --model.")
     for arm in results["arms"]:  # some parameters by name were once counted as full tuning

@@ -9,6 +9,7 @@ import pytest
 
 from scripts import claims, finding_pictures, findings, spans
 from scripts.numbers import RESULTS, Number, numbers
+from tunescope.system import sealed_json
 
 PAGE = findings.PAGE.read_text("utf-8")
 LABEL = "prefix-main | full tuning | bleu"
@@ -187,3 +188,8 @@ def test_a_table_that_another_page_has_is_linked_and_not_said_twice() -> None:
     assert (
         not list(Path(findings.DOCS).glob("measured.md")) or "petrov" not in (findings.DOCS / "measured.md").read_text()
     )
+
+
+@pytest.mark.parametrize("path", sorted(RESULTS.glob("*.json")), ids=lambda path: path.stem)
+def test_a_result_is_what_was_written(path: Path) -> None:
+    sealed_json.read(path, may_lack=True)  # raises where it is not
