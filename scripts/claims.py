@@ -143,12 +143,12 @@ def decided(above: Number, below: Number, less: tuple[float, tuple[float, float]
     """What two numbers say of a claim. less: their difference with its interval, where they are pairs."""
     if less is not None:
         low, high = less[1]
-        return HOLDS if low > -margin else OTHER_WAY if high < 0 else UNTOLD
+        return HOLDS if low > -margin else OTHER_WAY if high < -margin else UNTOLD
     if above.interval is None or below.interval is None:
         return f"{HOLDS if above.mean > below.mean - margin else OTHER_WAY} {MEANS}"
     if above.interval[0] > below.interval[1] - margin:
         return HOLDS
-    return OTHER_WAY if above.interval[1] < below.interval[0] else UNTOLD
+    return OTHER_WAY if above.interval[1] < below.interval[0] - margin else UNTOLD
 
 
 def difference(one: Claim, above: Number, below: Number) -> tuple[float, tuple[float, float]] | None:

@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from tunescope.report.verdict.verdict import AGAINST_DELTA
+from tunescope.report.verdict.verdict import AGAINST_DELTA, untold
 
 RESULTS = Path(__file__).resolve().parent.parent / "results"
 # whose seconds were taken while other programs used the cores
@@ -63,7 +63,7 @@ def answer(result: dict[str, Any]) -> str:
         return told
     if verdict["reason"] == "unstable":
         told += f", found in {evidence['suffice']} of {evidence['context']['near_best'][1]} seeds"
-    others = " and ".join(pair["other"] for pair in evidence["untold"])
+    others = ", ".join(pair["other"] for pair in untold(evidence, verdict["reason"]))
     return f"{told}; beside {others} not told" if others else told
 
 

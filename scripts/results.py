@@ -218,7 +218,7 @@ def tell_again(path: Path) -> None:
     if "looks" not in results["protocol"]:
         raise SystemExit(f"{path} was made by an earlier procedure: run it again, with --data and --model.")
     for arm in results["arms"]:  # some parameters by name were once counted as full tuning
-        if arm["group"] == "full" and not all(spec.counted for spec in parse(arm["spec"])):
+        if arm["group"] == "full" and arm["spec"].startswith("full:") and not parse(arm["spec"])[0].counted:
             arm["group"] = "delta"
     results["verdict"] = decide(results)
     sealed_json.put(path, results)

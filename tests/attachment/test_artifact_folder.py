@@ -121,7 +121,7 @@ def test_a_tokenizer_that_an_artifact_knows_need_not_be_given_again(saved: Path)
     with pytest.raises(ts.UserError, match="was made with another tokenizer"):
         ts.save(saved.parent / "other", artifacts, model=model, tokenizer=other)
     artifacts[0].tokenizer = "another"
-    with pytest.raises(ts.UserError, match=r"made with different tokenizers, and are saved with one: give tokenizer="):
+    with pytest.raises(ts.UserError, match=r"made with different tokenizers, and a folder names one: save them apart"):
         ts.save(saved.parent / "other", artifacts, model=model)
 
 
@@ -133,6 +133,8 @@ def test_what_is_attached_twice_is_saved_twice(tmp_path: Path) -> None:
         folder = ts.save(tmp_path / "twice", tuned.artifacts, model=model)
     with ts.attach(model, *ts.load(folder)):
         assert torch.equal(model(tiny.ids()).logits, wanted)
+    shared = Artifact(lora.spec, dict(lora.tensors))
+    assert len(ts.load(ts.save(tmp_path / "shared", [lora, shared], model=model))) == 2
 
 
 def test_a_list_of_sites_is_a_tuple_of_them_before_and_after_saving(tmp_path: Path) -> None:
@@ -144,6 +146,9 @@ def test_a_list_of_sites_is_a_tuple_of_them_before_and_after_saving(tmp_path: Pa
     lowered = ts.lower(model, listed, text)
     kept = ts.load(ts.save(tmp_path / "low", lowered, model=model))
     with ts.attach(model, *kept):
+        pass
+    made = Artifact(listed, tuned.artifacts[0].tensors)
+    with ts.attach(model, *ts.load(ts.save(tmp_path / "made", ts.lower(model, made, text), model=model))):
         pass
     with ts.attach(tiny.make("bert"), ts.Head(n_labels=2, sites=["pooled"])):  # type: ignore[call-arg]
         pass

@@ -184,3 +184,7 @@ def test_reweighting_what_padding_on_the_left_moves_is_refused() -> None:
         left = torch.cat([nothing, row], 1)
         with pytest.raises(ts.UserError, match=r"padding on the left moves it\. Pad the text on the right"):
             network(input_ids=left, attention_mask=(left != 0).long(), decoder_input_ids=target)
+    rests = {name: torch.zeros_like(value) for name, value in beta.items()}
+    with ts.attach(network, shown, Artifact(ts.Reweight(anchors=("2",)), rests)):
+        bare = network(input_ids=row, decoder_input_ids=target).logits
+        close(network(input_ids=left, attention_mask=(left != 0).long(), decoder_input_ids=target).logits, bare)

@@ -160,6 +160,8 @@ def test_files_that_cannot_be_opened_are_named(tmp_path):
     assert "is a folder, and rows are in a file" in problem(tmp_path / "d.csv")
     assert "reviews: No such file or directory" in problem(tmp_path / "reviews")  # and not that it lacks an ending
     assert "is a folder" in problem(tmp_path)
+    assert "No such file" in problem(tmp_path / ("x" * 300))
+    assert "No such file" in problem(tmp_path / f"{'x' * 300}.jsonl")
     with pytest.raises(UserError, match="No such file"):
         sha256(tmp_path / "no.jsonl")
 

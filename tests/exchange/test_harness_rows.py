@@ -61,6 +61,11 @@ def test_of_two_that_take_a_task_together_both_have_it(
         shutil.copytree(made, path)  # another process was quicker
         put_first(made, path)
 
+    with monkeypatch.context() as patched:
+        patched.setattr(files, "write", lambda *given: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            rows.taken("choosing", str(tasks), tmp_path / "none")
+    assert not list((tmp_path / "none").iterdir())
     monkeypatch.setattr(files, "put_first", late)
     found = rows.taken("choosing", str(tasks), tmp_path / "second")
     assert [Path(path).read_bytes() for path in found.data.values()] == [

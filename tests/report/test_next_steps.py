@@ -53,6 +53,8 @@ def test_three_seeds_are_not_asked_for_with_fewer_at_most():
     command = told(ZERO, PREFIX, LORA, reason="few seeds", command=f"{COMMAND} --max-seeds 2".replace("s 3", "s 1"))
     assert "--seeds 3 " in command[0]["command"]
     assert command[0]["command"].endswith("--max-seeds 3")
+    one_word = f"{COMMAND} --max-seeds=2".replace("s 3", "s 1")
+    assert told(ZERO, PREFIX, LORA, reason="few seeds", command=one_word)[0]["command"].endswith("--max-seeds 3")
     bare = told(ZERO, PREFIX, LORA, reason="few seeds", command=COMMAND.replace("s 3", "s 1"))[0]["command"]
     assert "--max-seeds" not in bare
 

@@ -164,6 +164,37 @@ def test_full_tuning_is_not_ahead_of_a_run_that_dev_chose_and_that_does_as_well(
     assert decide(found)["reason"] != "full tuning ahead"
 
 
+@pytest.mark.parametrize(
+    ("prefix", "lora", "reason"),
+    [
+        ((0.5, 0.501, 0.499), (0.90, 0.52, 0.50), "wide interval"),
+        ((0.90, 0.52, 0.50), (0.5, 0.501, 0.499), "unstable"),
+        ((0.70, 0.52, 0.50), (0.5, 0.501, 0.499), "full tuning ahead"),
+    ],
+)
+def test_what_full_tuning_shows_can_be_learnt_a_chosen_run_may_have_learnt(prefix, lora, reason):
+    full = made("full", "full", [0.90] * 3)
+    found = decide(asked(made("prefix", "context", prefix), made("lora", "delta", lora), full))
+    assert found["reason"] == reason
+
+
+def test_other_deltas_are_held_against_the_run_that_the_answer_rests_on():
+    other = made("adapter", "delta", (0.85, 0.851, 0.849))
+    for run in other["runs"]:
+        run["dev"] = 0.89
+    for chosen, told in ((0.90, False), (0.84, True)):
+        prefix = made("prefix", "context", (chosen, 0.55, 0.56))
+        prefix["runs"][0]["dev"] = 0.9
+        steady = made("lora", "delta", [chosen, chosen - 0.001, chosen + 0.001])
+        for run in steady["runs"]:
+            run["dev"] = 0.9
+        verdict = decide(asked(prefix, other, steady))
+        assert verdict["reason"] == "unstable"
+        pairs = verdict["evidence"]["chosen_untold"]
+        assert [pair["arm"] for pair in pairs] == ["prefix, seed 0"] * told
+        assert any("it is not shown that prefix, seed 0 is no worse" in one for one in verdict["sentences"]) == told
+
+
 def test_full_tuning_ahead_of_a_delta_alone_says_nothing_of_contexts():
     full, lora = made("full", "full", [0.90] * 3), made("lora", "delta", [0.80] * 3)
     lost = {"name": "prefix", "group": "context", "status": "diverged", "runs": []}

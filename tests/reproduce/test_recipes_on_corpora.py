@@ -234,7 +234,7 @@ def test_a_rate_at_the_edge_of_what_was_tried_is_told_of_every_line_alike():
 def test_settings_of_another_corpus_than_the_published_one_are_told(tmp_path):
     folder, _ = tinyrun.write(tmp_path)
     e2e = f"multi30k:{stored(tmp_path / 'multi30k', en='the film {}', de='film')}"
-    told = "Nothing was published for multi30k: steps, batches, rates and beams are those of e2e."
+    told = "Of multi30k nothing published is known here: steps, batches, rates and beams are those of e2e."
     for protocol in ("paper", "tuned"):
         settings = find("prefix-main").settings(Ask("prefix-main", protocol, model=folder, data=e2e))
         assert (told in corpus_line.notes(settings)) == (protocol == "paper")

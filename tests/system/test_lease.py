@@ -121,6 +121,17 @@ def test_it_beats_though_another_holds_its_file_for_a_moment_as_it_begins(path: 
         assert mine and not lost.is_set() and found and int(found["beat"]) > 0
 
 
+@pytest.mark.parametrize("what", ["write_text", "link"])
+def test_nothing_is_left_of_a_lease_that_could_not_be_taken(path: Path, monkeypatch: Any, what: str) -> None:
+    def full(*given: Any, **more: Any) -> Any:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(*((Path, what) if what == "write_text" else (os, what)), full)
+    with pytest.raises(OSError, match="No space left"), holding(path):
+        pass
+    assert not list(path.parent.iterdir())
+
+
 def test_the_beat_goes_on_while_it_is_held(path: Path, monkeypatch: Any) -> None:
     monkeypatch.setattr(lease, "BEAT", 0.05)
     with holding(path):

@@ -85,11 +85,13 @@ def save(
 def _apart(artifacts: Sequence[Artifact]) -> dict[str, Tensor]:
     """By place and name, in memory of its own each, as a file has it: an artifact may be there twice."""
     found: dict[str, Tensor] = {}
+    places: set[int] = set()
     for index, artifact in enumerate(artifacts):
-        again = any(artifact.tensors is earlier.tensors for earlier in artifacts[:index])
         for name, value in artifact.tensors.items():
             whole = value.detach().cpu().contiguous()
-            found[f"{index}/{name}"] = whole.clone() if again else whole
+            place = whole.untyped_storage().data_ptr()
+            found[f"{index}/{name}"] = whole.clone() if place in places else whole
+            places.add(place)
     return found
 
 

@@ -16,6 +16,7 @@ from torch import Tensor
 from tunescope.attachment.attention.reach import resting
 from tunescope.attachment.attention.trial_inputs import takes_tokens, tried
 from tunescope.attachment.whole import called, through
+from tunescope.errors import UserError
 from tunescope.models.anatomy import Anatomy, anatomy, argument_names
 
 if TYPE_CHECKING:
@@ -47,8 +48,11 @@ def _measured(model: PreTrainedModel) -> tuple[float, bool]:
         return 1.0, True
     if about not in _FOUND:
         said = float(getattr(about.entries["encoder"], "embed_scale", None) or 1.0)
-        with tried(model, "run on ids and on their embeddings"), resting(model), torch.no_grad():
-            found = {factor: _distance(model, factor) for factor in dict.fromkeys((1.0, said))}
+        try:
+            with tried(model, "run on ids and on their embeddings"), resting(model), torch.no_grad():
+                found = {factor: _distance(model, factor) for factor in dict.fromkeys((1.0, said))}
+        except UserError:  # a stack that does not run by itself, as FSMT's: what is attached is tried elsewhere
+            found = {1.0: 0.0}
         best = min(found, key=lambda factor: found[factor])
         _FOUND[about] = best, found[best] <= _ROUNDING.get(about.table.weight.dtype, _HALF)
     return _FOUND[about]

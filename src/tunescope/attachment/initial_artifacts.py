@@ -62,6 +62,7 @@ def initialised(
             if isinstance(spec, Context):
                 check_seen(model, spec)
             if isinstance(given, Artifact):
+                given = given if with_tuples(spec) is spec else replace(given, spec=with_tuples(spec))
                 check_fits(model, given, tokenizer)
                 ready.append(_moved(model, given if given.head is None else replace(given, head=None)))
             elif isinstance(given, Spec):

@@ -30,7 +30,7 @@ def known_tokenizer(artifacts: Sequence[Artifact]) -> str | None:
     """The tokenizer that artifacts know, as its hash; UserError where they know two."""
     known = {artifact.tokenizer for artifact in artifacts} - {None}
     if len(known) > 1:
-        raise UserError("These artifacts were made with different tokenizers, and are saved with one: give tokenizer=.")
+        raise UserError("These artifacts were made with different tokenizers, and a folder names one: save them apart.")
     return next(iter(known), None)
 
 

@@ -39,9 +39,9 @@ def file_rows(path: Path) -> list[dict[str, Any]]:
         UserError: the file or one of its lines cannot be used.
     """
     plain = path.with_suffix("") if path.suffix == ".gz" else path
-    if not path.exists():
+    if not os.path.exists(path):
         _fail(path, FileNotFoundError(ENOENT, os.strerror(ENOENT)))
-    if path.is_dir():
+    if os.path.isdir(path):
         raise UserError(f"{path} is a folder, and rows are in a file. Give that; a corpus by its name, NAME:FOLDER.")
     if path.suffix.lower() == parquet.SUFFIX:
         found = parquet.parquet_rows(content(path), path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,9 +20,9 @@ def check_new(path: Path) -> None:
     """UserError where the name tells no format, something is there already, or its folder is not."""
     if path.suffix.lower() not in KINDS:
         raise UserError(f"{path}: the name tells the format. Allowed: {', '.join(KINDS)}")
-    if path.exists():
+    if os.path.lexists(path):
         raise UserError(f"{path} is there already, and is left as it is. Give another name.")
-    if not path.parent.is_dir():
+    if not os.path.isdir(path.parent):
         raise UserError(f"{path}: {path.parent} is no folder. Make it, or give a file in another.")
 
 

@@ -174,9 +174,10 @@ def check_fields(spec: Spec) -> None:
 
 
 def with_tuples(spec: Kind) -> Kind:
-    """The spec with tuples where lists were given: it is compared, saved and hashed as such."""
-    lists = {field.name: getattr(spec, field.name) for field in fields(spec)}  # type: ignore[arg-type]
-    return replace(spec, **{name: tuple(one) for name, one in lists.items() if isinstance(one, list)})  # type: ignore[type-var]
+    """The spec with tuples where lists were given: it is compared, saved and hashed as such. Itself without any."""
+    given = {field.name: getattr(spec, field.name) for field in fields(spec)}  # type: ignore[arg-type]
+    lists = {name: tuple(one) for name, one in given.items() if isinstance(one, list)}
+    return replace(spec, **lists) if lists else spec  # type: ignore[type-var]
 
 
 @cache

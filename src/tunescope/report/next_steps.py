@@ -105,7 +105,8 @@ def _arms_missing(asked: _Asked) -> list[Step]:
 
 def _few_seeds(asked: _Asked) -> list[Step]:
     """Three; and as many at most, where fewer were the most."""
-    given = _values(asked.words, "--max-seeds")
+    joined = [word.partition("=")[2] for word in asked.words if word.startswith("--max-seeds=")]
+    given = _values(asked.words, "--max-seeds") or joined
     short = bool(given) and given[0].isdecimal() and int(given[0]) < LEAST
     again = asked.with_options(seeds=LEAST, max_seeds=LEAST) if short else asked.with_options(seeds=LEAST)
     return [_step("Three seeds tell how far another would come out.", again)]

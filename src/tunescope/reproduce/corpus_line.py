@@ -211,7 +211,7 @@ def _published_elsewhere(settings: Settings) -> list[str]:
     corpus, of = settings.get("data", "").partition(":")[0], settings["course"].get("of", "")
     if settings.get("protocol") != "paper" or not of or corpus == of:
         return []
-    return [f"Nothing was published for {corpus}: steps, batches, rates and beams are those of {of}."]
+    return [f"Of {corpus} nothing published is known here: steps, batches, rates and beams are those of {of}."]
 
 
 def _added(course: Mapping[str, Any]) -> str:

@@ -20,7 +20,7 @@ MADE_WITH = ("tunescope", "torch", "transformers")
 def taken_over(name: str, settings: Settings, units: Sequence[dict[str, Any]], result: Path, out: Path) -> str:
     """Put the outcomes that a result.json holds of the units into the run's folder, and say how many.
 
-    What is done in the folder stays as it is.
+    What is done in the folder stays as it is. Of what failed, or ran out of memory, nothing is taken: it is tried anew.
 
     Raises:
         UserError: the result is of another recipe, of other settings (a model, data, steps), of other versions of what
@@ -36,7 +36,7 @@ def taken_over(name: str, settings: Settings, units: Sequence[dict[str, Any]], r
     known = {
         run_folder.identity(one["unit"]): one["outcome"]
         for one in found.get("units", ())
-        if "seed" in one["unit"] or not more_seeds
+        if ("seed" in one["unit"] or not more_seeds) and one["outcome"].get("status", "done") in piece.LASTING
     }
     asked = {run_folder.identity(unit) for unit in units}
     paths = {one: piece.path(out, one) for one in known if one in asked}

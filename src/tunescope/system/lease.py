@@ -120,13 +120,14 @@ def put_away(path: Path, aside: Path, found: Mapping[str, Any] | None = None) ->
 
 def _taken(path: Path, mine: dict[str, Any]) -> TextIO | None:
     """The lease's file, open, or None. Opened before it is the lease: behind that another may hold it for a moment."""
-    made = files.beside(path)
-    made.write_text(_line(mine))
-    file = open(made, "r+")  # noqa: SIM115 - `_beat` closes it
+    made, file = files.beside(path), None
     try:
+        made.write_text(_line(mine))
+        file = open(made, "r+")  # noqa: SIM115 - `_beat` closes it
         os.link(made, path)
     except BaseException as problem:
-        file.close()
+        if file is not None:
+            file.close()
         if isinstance(problem, FileExistsError):
             return None
         raise

@@ -88,9 +88,10 @@ def attending(model: PreTrainedModel, artifacts: Sequence[Artifact]) -> Iterator
 
     def enter(_module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         given = dict(zip(names, args, strict=False)) | kwargs
-        _check_columns(given.get("encoder_attention_mask"))
         begins = not seen_by(given)
         acting = {module: [one.edit for one in uses if one.module is module and one.acts(begins)] for module in modules}
+        if begins and any(acting.values()):
+            _check_columns(given.get("encoder_attention_mask"))
         for module, edits in acting.items():
             state: LayerState = module.__dict__[STATE]
             state.edits = (*edits, *(edit for edit in state.edits if id(edit) not in own))

@@ -63,8 +63,12 @@ def taken(name: str, include: str | None = None, place: Path = PLACE) -> Taken:
         files.make_folder(folder.parent)
         filled = files.beside(folder)
         filled.mkdir()
-        for file, text in {**contents, "about.json": json.dumps(said, indent=1, default=str)}.items():
-            files.write(filled / file, text.encode())
+        try:
+            for file, text in {**contents, "about.json": json.dumps(said, indent=1, default=str)}.items():
+                files.write(filled / file, text.encode())
+        except BaseException:
+            files.remove(filled)
+            raise
         files.put_first(filled, folder)  # another process's has the same in it, as the name tells
     return Taken({part: str(folder / file) for part, file in zip(made, contents, strict=True)}, kind, notes)
 

@@ -33,13 +33,14 @@ def write(
     values = _values(artifacts, model)
     fields: dict[str, Any] = {}
     wholes = [(artifact, name) for artifact in artifacts if not _rows(artifact) for name in artifact.tensors]
+    whole_names = {name for _, name in wholes}
     weights = {name.rpartition(".")[0] for _, name in wholes if name.endswith(".weight")}
     alone = {name for _, name in wholes if name.endswith(".bias") and name.rpartition(".")[0] not in weights}
     tensors = _biases({name: values[name] for name in alone}, model, names, tuned)
     if alone:
         fields["bias"] = "all"
         wholes = [(artifact, name) for artifact, name in wholes if name not in alone]
-    for name, rows in _rows_of(artifacts, {name for _, name in wholes}).items():
+    for name, rows in _rows_of(artifacts, whole_names).items():
         path = names[places[name][0][0]]
         _check_tokens(rows, name, [one for one, _ in places[name]], f"base_model.model.{path}" in tuned, model)
         tensors[f"base_model.model.{path}.token_adapter.trainable_tokens_delta"] = values[name][list(rows)]

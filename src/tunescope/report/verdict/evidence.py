@@ -88,9 +88,11 @@ class Evidence:
     suffice: int | None = None  # seeds of an unstable context whose own run is not worse than the delta
     chosen_delta: Pair | None = None  # the context's chosen run minus that of an unstable delta
     chosen_over_full: tuple[Pair, ...] = ()  # the chosen run of an unstable context, delta, minus full
+    chosen_over_able: tuple[Pair, ...] = ()  # and minus the best arm of all
     chosen_over_untrained: Pair | None = None  # of an unstable trained arm the chosen run, minus untrained
     chosen_over_head: Pair | None = None  # and minus head
     untold: tuple[Pair, ...] = ()  # context minus each delta about as good on dev, where it may be worse
+    chosen_untold: tuple[Pair, ...] = ()  # the same of the chosen run of an unstable context
     ahead: tuple[Pair, ...] = ()  # context minus each further delta that is ahead of it, beyond the interval
 
     def gain(self, arm: Arm) -> float:

@@ -28,7 +28,8 @@ def gather(results: Result, margin: float) -> Evidence:
     context, delta, full = best["context"], best["delta"], reader.best({"full"})
     pair = reader.pair(context, delta)
     protocol, model = results.get("protocol") or {}, results.get("model") or {}
-    trained, scattered = best["trained"], [arm for arm in (context, delta) if arm and arm.unstable]
+    scattered, able = [arm for arm in (context, delta) if arm and arm.unstable], reader.able()
+    chosen = best["trained"] if best["trained"] in scattered else None
     return Evidence(
         margin=margin * reader.scale,
         scale=reader.scale,
@@ -44,7 +45,7 @@ def gather(results: Result, margin: float) -> Evidence:
         **best,
         full=full,
         yardsticks=tuple(arm for arm in (full, best["head"], reader.best({"both"})) if arm),
-        able=reader.able(),
+        able=able,
         pair=pair,
         untrained_pair=reader.pair(best["untrained"], best["trained"]),
         head_pair=reader.pair(best["head"], best["trained"]),
@@ -52,10 +53,14 @@ def gather(results: Result, margin: float) -> Evidence:
         chosen_context=reader.chosen_pair(context, delta) if context in scattered else None,
         suffice=reader.sufficing(context, delta, margin * reader.scale) if context in scattered else None,
         chosen_delta=reader.chosen_pair(context, delta, both=True) if delta in scattered else None,
-        chosen_over_full=tuple(one for arm in scattered if (one := reader.chosen_pair(arm, full))),
-        chosen_over_untrained=reader.chosen_pair(trained, best["untrained"]) if trained in scattered else None,
-        chosen_over_head=reader.chosen_pair(trained, best["head"]) if trained in scattered else None,
+        chosen_over_full=reader.chosen_pairs(scattered, full),
+        chosen_over_able=reader.chosen_pairs(scattered, able),
+        chosen_over_untrained=reader.chosen_pair(chosen, best["untrained"], both=True),
+        chosen_over_head=reader.chosen_pair(chosen, best["head"], both=True),
         untold=tuple(reader.untold(context, delta, margin * reader.scale)) if context and delta else (),
+        chosen_untold=tuple(reader.chosen_untold(context, delta, margin * reader.scale))
+        if context in scattered and delta
+        else (),
         ahead=tuple(reader.ahead(context, delta)) if context and delta else (),
     )
 
@@ -116,6 +121,11 @@ class _Reader:
         seed = other.chosen["seed"] if both and other.chosen else None
         return self.pairs.chosen(self.done[arm.name], arm.chosen["seed"], self.done[other.name], seed)
 
+    def chosen_pairs(self, arms: Iterable[Arm], other: Arm | None) -> tuple[Pair, ...]:
+        """The chosen run of each arm minus that of the other."""
+        found = (self.chosen_pair(arm, other, both=True) for arm in arms if other and arm.name != other.name)
+        return tuple(pair for pair in found if pair)
+
     def sufficing(self, context: Arm | None, delta: Arm | None, margin: float) -> int | None:
         """In how many of its seeds the context's own run is not worse than the delta, as the chosen one is asked."""
         if not context or not delta:
@@ -131,10 +141,20 @@ class _Reader:
     def untold(self, context: Arm, delta: Arm, margin: float) -> Iterator[Pair]:
         """The context minus each further delta that dev hardly tells from the one given, where it may be worse."""
         for raw, pair in self._others(context, delta):
-            both = [one for one in (_merit(raw)[0], delta.dev) if one is not None and math.isfinite(one)]
-            near = len(both) > 1 and both[1] - both[0] <= stability.room(both, self.scale, self.dev_rows)
-            if near and pair.low <= -margin and pair.high >= 0:
+            if self._is_near(raw, delta) and pair.low <= -margin and pair.high >= 0:
                 yield pair
+
+    def chosen_untold(self, context: Arm, delta: Arm, margin: float) -> Iterator[Pair]:
+        """The same of the context's chosen run, where the answer rests on that."""
+        for raw, _ in self._others(context, delta):
+            pair = self.chosen_pair(context, self._arm(raw)) if self._is_near(raw, delta) else None
+            if pair and pair.low <= -margin:
+                yield pair
+
+    def _is_near(self, raw: Result, delta: Arm) -> bool:
+        """Whether the development rows hardly tell an arm from the delta."""
+        both = [one for one in (_merit(raw)[0], delta.dev) if one is not None and math.isfinite(one)]
+        return len(both) > 1 and both[1] - both[0] <= stability.room(both, self.scale, self.dev_rows)
 
     def _others(self, context: Arm, delta: Arm) -> Iterator[tuple[Result, Pair]]:
         """Each delta of the budget's size but the one given, of seeds enough, and the context minus it."""

@@ -12,7 +12,8 @@ kind is the one with the best dev score, never the best test score. docs/verdict
 3. A zero-shot or text arm is above its floor and not worse than the best trained arm: context suffices. But not where
    that arm's seeds scatter and the run that dev chooses is ahead by more than MARGIN; nor does 6 hold there.
 4. No context arm finished: no verdict.
-5. Neither the best context nor the best delta is above its floor. If some other arm is (full tuning, both at once, a
+5. Neither the best context nor the best delta is above its floor, nor is the run that dev chooses of one whose seeds
+   scatter as good as the best arm of all. If some other arm is (full tuning, both at once, a
    head, demonstrations), it can be learnt: neither, at this budget. Else no verdict. An arm is above its floor when it
    is clear of chance (of accuracy: or the share of the commonest label) and ahead of zero-shot; what trains nothing
    need only be clear of chance, or of zero-shot where the task has no chance level.
@@ -84,7 +85,7 @@ def decide(results: dict[str, Any], margin: float | None = None) -> dict[str, An
     found = _foreseen(evidence, seen) if is_pilot else _answer(evidence, protocol)
     run = words.out_of_time(protocol, found.advice.text if found.advice else None)
     outside = seen is not None and forecast.Shares(**seen["shares"]).is_outside
-    rivals = _rivals(evidence) if found.reason in AGAINST_DELTA else []
+    rivals = _rivals(evidence, found.reason) if found.reason in AGAINST_DELTA else []
     said = [found.why, *rivals, *([run] if run else []), words.support(evidence)]
     said += [*choice_in_doubt(results.get("arms") or ()), words.limits(evidence, protocol, results.get("arms") or ())]
     return {
@@ -98,9 +99,15 @@ def decide(results: dict[str, Any], margin: float | None = None) -> dict[str, An
     }
 
 
-def _rivals(e: Evidence) -> list[str]:
+def untold(evidence: dict[str, Any], reason: str) -> Any:
+    """Of evidence as results.json has it: the pairs of which it is not shown that a context is no worse."""
+    return evidence["chosen_untold" if reason == "unstable" else "untold"]
+
+
+def _rivals(e: Evidence, reason: str) -> list[str]:
     """Of a context that is enough beside one delta: what is to be said of the others."""
-    return [*([words.ahead(e)] if e.ahead else []), *([words.untold(e)] if e.untold else [])]
+    pairs = untold(vars(e), reason)
+    return [*([words.ahead(e)] if e.ahead else []), *([words.untold(e, pairs)] if pairs else [])]
 
 
 def _looks_left(protocol: dict[str, Any], seeds: int) -> bool:
@@ -140,7 +147,7 @@ def _answer(e: Evidence, protocol: dict[str, Any]) -> Answer:
         why = f"No context arm finished{e.losses}: deltas have nothing to be held against."
         fitting = "; `tunescope arms` lists them" if e.losses else ", such as `--arms prefix`"
         return Answer(OPEN, "missing arms", why, Advice(f"Run it with a context that fits{fitting}."))
-    if not (e.context.learnt or e.delta.learnt):
+    if not (e.context.learnt or e.delta.learnt or any(pair.high >= -e.margin for pair in e.chosen_over_able)):
         return _nothing_learnt(e, protocol, e.context, e.delta)
     if e.head and e.head_pair and e.head_pair.low > -e.margin and not _ahead(e, e.chosen_over_head):
         why = f"A head on the frozen features, {e.head.shown}, does as well as the best trained arm, "

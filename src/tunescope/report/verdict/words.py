@@ -53,12 +53,12 @@ def ahead(e: Evidence) -> str:
     )
 
 
-def untold(e: Evidence) -> str:
-    """That dev hardly tells the delta from others, and that a context is not shown to be as good as these."""
-    assert e.context is not None and e.delta is not None
-    others = "; ".join(f"{pair.other}, {pair.told}" for pair in e.untold)
+def untold(e: Evidence, pairs: Sequence[Pair]) -> str:
+    """That dev hardly tells the delta from others, and that a context, or its run, is not shown to be as good."""
+    assert e.delta is not None
+    others = "; ".join(f"{pair.other}, {pair.told}" for pair in pairs)
     return (
-        f"The development rows hardly tell {e.delta.name} from other deltas, and it is not shown that {e.context.name} "
+        f"The development rows hardly tell {e.delta.name} from other deltas, and it is not shown that {pairs[0].arm} "
         f"is no worse than these: {others}."
     )
 

@@ -30,6 +30,7 @@ SOURCE = "Wang et al. 2023 (arXiv:2305.14160), section 4.2 (GPT2-XL and GPT-J, 1
 TAKES = ("protocol", "quick", "seeds", "model", "data", *anchors.OF_DATA)
 
 SOME = (0.0, math.inf)
+QUERIES = 100
 TURN = 10  # queries of one way, before it is the next one's turn
 AGAIN, ALL, ANCHORS, NONE = (
     "read again with every query",
@@ -43,7 +44,8 @@ PAPER = "1.1 to 2.9"  # over four corpora and two models
 def settings(ask: Ask) -> Settings:
     if ask.model is None or ask.data is None:
         raise UserError(f"{ask.name} takes time of a given model: give --model and --data.")
-    return anchors.settings(replace(ask, inputs=ask.inputs or (TURN if ask.quick else 100)))
+    usual = TURN if ask.quick else None if ask.protocol == "paper" else QUERIES
+    return anchors.settings(replace(ask, inputs=ask.inputs or usual))
 
 
 def worlds(_settings: Settings) -> list[Any]:
