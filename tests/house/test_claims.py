@@ -34,7 +34,10 @@ def test_a_claim_holds_where_the_difference_is_above_zero_or_the_intervals_do_no
     [
         (Number(1.0, (0.5, 1.4)), Number(1.0, (0.5, 1.4)), (0.0, (-0.1, 0.1)), claims.HOLDS),
         (Number(1.0, (0.5, 1.4)), Number(1.0, (0.5, 1.4)), (0.0, (-0.3, 0.3)), claims.UNTOLD),
-        (Number(1.0, (0.5, 1.4)), Number(1.3, (0.8, 1.7)), (-0.3, (-0.4, -0.2)), claims.OTHER_WAY),
+        (Number(1.0, (0.5, 1.4)), Number(1.3, (0.8, 1.7)), (-0.3, (-0.4, -0.21)), claims.OTHER_WAY),
+        (Number(1.0, (0.5, 1.4)), Number(1.3, (0.8, 1.7)), (-0.3, (-0.4, -0.1)), claims.UNTOLD),
+        (Number(1.0, (0.9, 1.1)), Number(1.5, (1.31, 1.7)), None, claims.OTHER_WAY),
+        (Number(1.0, (0.9, 1.1)), Number(1.4, (1.2, 1.6)), None, claims.UNTOLD),
         (Number(1.0, (0.9, 1.1)), Number(1.0, (0.9, 1.05)), None, claims.HOLDS),
         (Number(1.0, (0.9, 1.1)), Number(1.0, (0.9, 1.15)), None, claims.UNTOLD),
         (Number(1.0, None), Number(1.1, None), None, "**holds** in the mean"),

@@ -204,6 +204,18 @@ def test_pieces_of_an_earlier_result_are_not_done_again(toy, tmp_path_factory):
     assert result["table"] == sealed_json.read(toy / "result.json")["table"]
 
 
+@pytest.mark.parametrize(("status", "taken"), [("out of memory", 1), ("failed", 1), ("diverged", 2), ("refused", 2)])
+def test_a_piece_that_failed_earlier_is_tried_anew_and_what_would_come_out_again_is_taken(toy, tmp_path, status, taken):
+    result = run.reproduce(Ask("toy"), toy, workers=1, say=lambda line: None)
+    first, second = result["units"]
+    held = [first, second | {"outcome": {"status": status, "reason": "so"}}]
+    sealed_json.put(tmp_path / "held.json", result | {"units": held})
+    units = Toy.units({"seeds": 2})
+    said = earlier.taken_over("toy", {"seeds": 2}, units, tmp_path / "held.json", tmp_path / "new")
+    assert said.startswith(f"{taken} of 2 pieces are taken")
+    assert piece.path(tmp_path / "new", run_folder.identity(second["unit"])).exists() == (taken == 2)
+
+
 def test_with_more_seeds_pieces_that_name_theirs_are_taken_and_others_are_not(toy, tmp_path):
     bare = {"part": "bare"}
     result = run.reproduce(Ask("toy"), toy, workers=1, say=lambda line: None)
