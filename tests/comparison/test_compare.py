@@ -357,6 +357,8 @@ def test_budgets_are_met_and_told(bench, material):
     assert "no size to set" in ready("full", 128).note
     assert ready("prefix:length=2+lora", 2000).specs[0].length == 2
     assert ready("demos:k=2+lora", 300).group == "delta"
+    grouped = {text: ready(text, None).group for text in ("full", "full:only=*ln_*", "prefix:length=2+full:only=*ln_*")}
+    assert list(grouped.values()) == ["full", "delta", "both"]
     assert ready("demos:k=2", 300).counts["stored"] == 0 < ready("demos:k=2", 300).counts["live"]
 
 

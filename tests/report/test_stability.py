@@ -160,8 +160,10 @@ def test_full_tuning_is_not_ahead_of_a_run_that_dev_chose_and_that_does_as_well(
     full = made("full", "full", [0.90] * 3)
     found = asked(made("prefix", "context", [0.6] * 3), made("lora", "delta", (0.80, 0.801, 0.799)), full)
     assert decide(found)["reason"] == "full tuning ahead"
-    found = asked(made("prefix", "context", [0.6] * 3), made("lora", "delta", (0.90, 0.7, 0.69)), full)
-    assert decide(found)["reason"] != "full tuning ahead"
+    full = made("full", "full", [0.90] * 12)
+    for best, reason in ((0.90, "context worse"), (0.80, "full tuning ahead")):
+        lora = made("lora", "delta", (best, *[0.75] * 11))
+        assert decide(asked(made("prefix", "context", [0.6] * 12), lora, full))["reason"] == reason
 
 
 @pytest.mark.parametrize(
