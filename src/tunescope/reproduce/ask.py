@@ -71,11 +71,18 @@ class Ask:
     ] = ()
     template: Annotated[
         str | None,
-        Option("for `anchors` on given data, `pez` and `lm-bff`: what a row is asked as, with {text} in it."),
+        Option(
+            "for recipes on given data of labels (anchors, pez, reweight): what a row is asked as, with {text} in it."
+        ),
     ] = None
     words: Annotated[tuple[str, ...], Option("for the same: label words, as neg=bad,pos=great.")] = ()
-    k: Annotated[int | None, Option("for `anchors` on given data: demonstrations of each class (default: 1).")] = None
-    test: Annotated[str | None, Option("for `anchors` on given data: test rows (default: a tenth of the rows).")] = None
+    k: Annotated[
+        int | None,
+        Option("for `anchors` and `anchors-speed` on given data: demonstrations of each class (default: 1)."),
+    ] = None
+    test: Annotated[
+        str | None, Option("for recipes of attention on given data: test rows (default: a tenth of DATA).")
+    ] = None
     check: bool = False  # nothing is run: what it takes is estimated, without the model's weights
 
     @property
