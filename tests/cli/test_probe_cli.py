@@ -12,6 +12,7 @@ from unlisted import unlisted
 
 import tunescope as ts
 from tunescope.probes import names
+from tunescope.tasks.kinds.reasoning import Reasoning
 
 
 @pytest.fixture(scope="module")
@@ -87,6 +88,19 @@ def test_rows_are_read_where_a_template_has_a_place_for_the_answer(probe, materi
         return
     assert (code, err) == (0, "")
     assert json.loads((tmp_path / "out" / "probe.json").read_text("utf-8"))["texts"] == [filled]
+
+
+def test_rows_that_are_reasoned_about_end_in_the_words_that_ask_for_an_answer(probe, material, tmp_path):
+    task = Reasoning(input="said", template="Q: {said}\nA:", max_new_tokens=3).describe()
+    assert task["asked"] == "Q: {said}\nA: The answer is"
+    folder = material / "llama-reasoned"
+    shutil.copytree(material / "llama-prefix", folder)
+    manifest = json.loads((folder / "tunescope.json").read_text())
+    manifests.write(folder, manifest | {"about": {"task": json.loads(json.dumps(task))}})
+    code, _, err = probe("prefix_bias", "--data", material / "rows.jsonl", "--rows", "1", method="reasoned")
+    assert (code, err) == (0, "")
+    (text,) = json.loads((tmp_path / "out" / "probe.json").read_text("utf-8"))["texts"]
+    assert text == "Q: w10 w11 w5\nA: The answer is"
 
 
 def test_without_a_name_and_in_help_the_probes_are_listed(monkeypatch, capsys):

@@ -129,7 +129,7 @@ def _texts(
     if request.data is None:
         return list(request.texts)
     rows, task = read(request.data)[: request.rows or ROWS], _task(request)
-    template = task.get("template")
+    template = (None if turns else task.get("asked")) or task.get("template")  # with the words that ask for an answer
     fronts = [""] * len(rows)
     if template is not None and turns is not None:
         head = "" if is_begun else turns.head

@@ -182,6 +182,7 @@ class Reasoning(Task):
             "target": self.target,
             "steps": self.steps,
             "template": self.template,
+            "asked": self._generation(1).template,
             **chats.described(self),
             "lead": self.lead,
             "read": self.read,
