@@ -135,6 +135,9 @@ def test_ag_news_is_read_in_its_authors_files_and_in_a_copy(tmp_path):
         corpus(f"ag_news:{five}")
     with pytest.raises(UserError, match=r'two\.csv line 1 is no "CLASS","TITLE","DESCRIPTION"'):
         corpus(f"ag_news:{two}")
+    torn = made.put(tmp_path / "torn.csv", '"1","A","b"\n"2","A" B,"c"\n')
+    with pytest.raises(UserError, match=r"torn\.csv line 2 is not CSV \(.*\)\. Take it anew"):
+        corpus(f"ag_news:{torn}")
 
 
 def test_emotion_is_read_in_its_authors_files_and_in_a_copy(tmp_path):

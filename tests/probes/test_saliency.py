@@ -15,6 +15,7 @@ import tunescope as ts
 from tunescope.attachment.attention.edit import editing
 from tunescope.attachment.attention.function import Edit
 from tunescope.attachment.attention.record import record
+from tunescope.probes.anchors import saliency as saliencies
 from tunescope.probes.anchors.isolation import control, isolated, modules
 from tunescope.probes.anchors.prompts import batch, choices
 from tunescope.probes.anchors.saliency import answers, saliency
@@ -154,3 +155,14 @@ def test_classes_are_told_apart_behind_what_all_their_words_begin_with():
     assert choices({"a": (1, 2), "b": (1, 3, 4)}).lead == (1,)
     assert choices({"a": (1, 2), "b": (1, 3, 4)}).tokens == (2, 3)
     assert choices({"a": (7,), "b": (8, 9)}) == choices({"a": (7, 1), "b": (8,)})
+
+
+def test_products_of_small_numbers_are_no_zeros_in_16_bits(monkeypatch: Any) -> None:
+    monkeypatch.setattr(saliencies, "watching", lambda told: told)
+    found: list[torch.Tensor] = []
+    told: Any = saliencies._watched("a", lambda _name, value: found.append(value))
+    weights, gradient = (torch.full((1, 3, 1, 1), each, dtype=torch.float16) for each in (1e-4, -2e-4))
+    told(weights, gradient)
+    wanted = 3 * float(weights[0, 0, 0, 0]) * float(-gradient[0, 0, 0, 0])
+    assert float(weights[0, 0, 0, 0] * gradient[0, 0, 0, 0]) == 0.0  # in the type itself
+    assert found[0].item() == pytest.approx(wanted, rel=1e-6)

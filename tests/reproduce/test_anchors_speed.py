@@ -53,3 +53,10 @@ def test_times_are_taken_of_a_model_and_the_published_stand_beside_them(tmp_path
     assert len(draws) == 2 and draws[0]["seconds"] != draws[1]["seconds"]
     with pytest.raises(ts.UserError, match="anchors-speed takes time of a given model: give --model and --data"):
         anchors_speed.settings(Ask("anchors-speed"))
+
+
+def test_the_published_protocol_has_as_many_queries_as_the_paper(tmp_path):
+    model, _ = tinyrun.write(tmp_path)
+    asked = Ask("anchors-speed", "paper", model=model, data=tinyrun.sst2(tmp_path / "sst2"))
+    rows = [anchors_speed.settings(one)["rows"] for one in (asked, replace(asked, protocol="tuned"))]
+    assert rows == [1000, 100]

@@ -185,3 +185,8 @@ def test_as_many_passes_as_are_asked_for_suffice():
     assert search.search(given, least, 0, [].append).passes <= least
     with pytest.raises(ts.UserError, match="too few"):
         search.search(given, least - 3, 0, [].append)
+
+
+def test_of_equal_scores_a_loss_that_is_no_number_is_the_last():
+    one, other = (loop.Scored("a", 0.5, loss) for loss in (float("nan"), 9.0))
+    assert max([one, other], key=lambda each: each.rank) is max([other, one], key=lambda each: each.rank) is other
