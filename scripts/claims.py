@@ -14,14 +14,11 @@ import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import fmean
 
-from scripts.numbers import Number, number
+from scripts.numbers import Number, compared, number, paired
 from scripts.numbers import read as results
-from tunescope.report.cells import Cell
 
 HERE = Path(__file__).resolve().parent
-PAIRS = 3  # of seeds, at least
 HOLDS, OTHER_WAY, UNTOLD, MEANS = "**holds**", "the other way round", "cannot be told", "in the mean"
 
 
@@ -154,18 +151,8 @@ def decided(above: Number, below: Number, less: tuple[float, tuple[float, float]
 def difference(one: Claim, above: Number, below: Number) -> tuple[float, tuple[float, float]] | None:
     """How far `above` is above `below`, and the 95 % interval of that; None where they are no pairs."""
     others = below.values * len(above.values) if one.fixed else below.values
-    if len(above.values) == len(others) >= PAIRS:
-        less = tuple(more - other for more, other in zip(above.values, others, strict=True))
-        interval = Cell(less).interval
-        return (fmean(less), interval) if interval else None
-    names = (one.above[0], one.below[0])
-    for pair in results(one.file).get("comparisons", ()) if one.above[1] == one.below[1] else ():
-        low, high = pair["interval"] or (0.0, 0.0)
-        if pair["interval"] and (pair["a"], pair["b"]) == names:
-            return pair["difference"], (low, high)
-        if pair["interval"] and (pair["b"], pair["a"]) == names:
-            return -pair["difference"], (-high, -low)
-    return None
+    same = one.above[1] == one.below[1]
+    return paired(above.values, others) or (compared(one.file, one.above[0], one.below[0]) if same else None)
 
 
 def _says(one: Claim) -> str:

@@ -6,11 +6,15 @@ import json
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
+from tunescope.report.cells import Cell
 from tunescope.report.verdict.verdict import AGAINST_DELTA, untold
 
 RESULTS = Path(__file__).resolve().parent.parent / "results"
+FORGETS = "forgets"  # a column of a comparison
+PAIRS = 3  # of seeds, at least
 # whose seconds were taken while other programs used the cores
 BUSY = {"trec", "trec-smollm2", "ag_news-smollm2", "sst2-methods", "ag_news-methods", "rte-methods"} | {
     f"{corpus}-methods-16" for corpus in ("sst2", "trec", "ag_news")
@@ -97,9 +101,28 @@ def numbers(file: str) -> dict[str, dict[str, Number]]:
     return found
 
 
+def paired(one: tuple[float, ...], other: tuple[float, ...]) -> tuple[float, tuple[float, float]] | None:
+    """The mean difference of values of the same seeds, and its 95 % interval; None where they are no such pairs."""
+    if len(one) != len(other) or len(one) < PAIRS:
+        return None
+    less = Cell(tuple(first - second for first, second in zip(one, other, strict=True)))
+    return (fmean(less.values), less.interval) if less.interval else None
+
+
+def compared(file: str, one: str, other: str) -> tuple[float, tuple[float, float]] | None:
+    """The same of two arms of a comparison, by its pairs of rows and seeds; None where it has not held them so."""
+    for pair in read(file).get("comparisons", ()):
+        low, high = pair["interval"] or (0.0, 0.0)
+        if pair["interval"] and (pair["a"], pair["b"]) == (one, other):
+            return pair["difference"], (low, high)
+        if pair["interval"] and (pair["b"], pair["a"]) == (one, other):
+            return -pair["difference"], (-high, -low)
+    return None
+
+
 def _forgets(arm: dict[str, Any]) -> dict[str, Number]:
     change = (arm.get("forgetting") or {}).get("change")
-    return {} if change is None else {"forgets": Number(change, None)}
+    return {} if change is None else {FORGETS: Number(change, None)}
 
 
 def number(file: str, row: str, column: str) -> Number:

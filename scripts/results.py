@@ -15,7 +15,8 @@ those of all kinds of method, which are three.
 
     python -m scripts.results sst2-smollm2 --told-again               # nothing is run: scores that stand, told anew
 
-gives a committed result the verdict and the page that today's rule and words make of its scores.
+gives a committed result the verdict and the page that today's rule and words make of its scores. Of a recipe's result,
+results/NAME.json, it makes the table anew from its pieces.
 """
 
 import argparse
@@ -30,6 +31,8 @@ from pathlib import Path
 from tunescope.methods.text_form import parse
 from tunescope.report import page
 from tunescope.report.verdict.verdict import decide
+from tunescope.reproduce.recipe import find
+from tunescope.reproduce.show import as_json
 from tunescope.system import sealed_json
 
 ENCODER_ARMS = (
@@ -214,7 +217,12 @@ def cut(data: Path, real: Real, folder: Path) -> dict[str, Path]:
 
 def tell_again(path: Path) -> None:
     """Raises SystemExit for a result of the earlier procedure, whose runs today's rule does not make one of today."""
-    results = sealed_json.read(path)
+    results = sealed_json.read(path, may_lack=True)
+    if "recipe" in results:
+        pieces = [(one["unit"], one["outcome"]) for one in results["units"]]
+        results["table"] = as_json(find(results["recipe"]).table(results["settings"], pieces))
+        sealed_json.put(path, results)
+        return
     if "looks" not in results["protocol"]:
         raise SystemExit(f"{path} was made by an earlier procedure: run it again, with --data and --model.")
     for arm in results["arms"]:  # some parameters by name were once counted as full tuning
@@ -227,7 +235,7 @@ def tell_again(path: Path) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("name", choices=REAL)
+    parser.add_argument("name")
     parser.add_argument("--data", type=Path)
     parser.add_argument("--model")
     parser.add_argument("--workers", type=int, default=1)
@@ -236,6 +244,8 @@ def main() -> None:
     if given.told_again:
         tell_again(Path("results") / f"{given.name}.json")
         return
+    if given.name not in REAL:
+        parser.error(f"{given.name} is none of: {', '.join(REAL)}.")
     if given.data is None or given.model is None:
         parser.error("--data and --model are needed, or --told-again.")
     real, run = REAL[given.name], Path("runs") / given.name

@@ -5,8 +5,9 @@
     <!-- so FILE | ROW | above | ROW | COLUMN -->                what the next sentence says
 
 What `so` can say: `above`, of means; `clear of`, that the lower end of the one interval is above the other's upper;
-`not clear of`, that neither is of the other. A star in a ROW or COLUMN is any characters, and all pairs must be so;
-several columns are parted by semicolons.
+`not clear of`, that neither is of the other; `not told from`, that besides the interval of their difference, seed by
+seed or as a comparison pairs them, has zero within. A star in a ROW or COLUMN is any characters, and all pairs must be
+so; several columns are parted by semicolons.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from collections.abc import Iterator
 from fnmatch import fnmatchcase
 from itertools import product
 
-from scripts.numbers import Number, number, numbers
+from scripts.numbers import FORGETS, Number, compared, number, numbers, paired
 
 SPAN = re.compile(r"<!-- n ([^>]*?) -->(.*?)<!-- / -->", re.DOTALL)
 SO = re.compile(r"<!-- so ([^>]*?) -->")
@@ -51,7 +52,9 @@ def _against(asked: str) -> Iterator[str]:
     if not pairs or relation not in RELATIONS:
         raise ValueError(f"so {asked}: no such rows and columns, or {relation!r} is none of {', '.join(RELATIONS)}.")
     for left, right, column in pairs:
-        if not RELATIONS[relation](found[left][column], found[right][column]):
+        one_is, other_is = found[left][column], found[right][column]
+        less = paired(one_is.values, other_is.values) or (None if column == FORGETS else compared(file, left, right))
+        if not RELATIONS[relation](one_is, other_is, less and less[1]):
             yield f"{left} {found[left][column].shown}, {right} {found[right][column].shown} ({column})"
 
 
@@ -59,16 +62,23 @@ def _named(found: dict[str, dict[str, Number]], wanted: str) -> list[str]:
     return [row for row in found if fnmatchcase(row, wanted)]
 
 
-def _above(one: Number, other: Number) -> bool:
+Less = tuple[float, float] | None  # the interval of a paired difference
+
+
+def _above(one: Number, other: Number, _: Less) -> bool:
     return one.mean > other.mean
 
 
-def _clear(one: Number, other: Number) -> bool:
+def _clear(one: Number, other: Number, _: Less = None) -> bool:
     return bool(one.interval and other.interval and one.interval[0] > other.interval[1])
 
 
-def _near(one: Number, other: Number) -> bool:
+def _near(one: Number, other: Number, _: Less = None) -> bool:
     return not _clear(one, other) and not _clear(other, one)
 
 
-RELATIONS = {"above": _above, "clear of": _clear, "not clear of": _near}
+def _untold(one: Number, other: Number, less: Less) -> bool:
+    return _near(one, other) and (less is None or less[0] <= 0 <= less[1])
+
+
+RELATIONS = {"above": _above, "clear of": _clear, "not clear of": _near, "not told from": _untold}

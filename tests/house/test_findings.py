@@ -74,6 +74,18 @@ def test_what_a_sentence_compares_is_held_against_the_file(so: tuple[str, str, s
     assert (not spans.untrue(f"<!-- so {SAYS.format(*so)} -->\n\nSo it is.")) == holds
 
 
+@pytest.mark.parametrize(
+    "so",
+    [
+        "prefix-low-data-smollm2-adapters | full tuning | {} | LoRA, 2 % | 100 rows",  # by three subsets
+        "ag_news-methods-16 | adapter | {} | prefix | accuracy",  # by the comparison's own pair
+    ],
+)
+def test_intervals_that_meet_may_be_of_numbers_that_pairs_tell_apart(so: str) -> None:
+    assert not spans.untrue(f"<!-- so {so.format('not clear of')} -->")
+    assert spans.untrue(f"<!-- so {so.format('not told from')} -->")
+
+
 @pytest.mark.parametrize("so", [("nobody", "above", "*"), ("full tuning", "beats", "LoRA*")])
 def test_a_comparison_of_nothing_or_in_other_words_is_refused(so: tuple[str, str, str]) -> None:
     with pytest.raises(ValueError, match=r"so prefix-main .*no such rows and columns"):

@@ -36,11 +36,14 @@ def test_searches_find_the_names_of_skills_and_a_name_found_answers_as_the_name_
 
 
 def test_when_a_prompt_was_found_is_the_median_over_those_that_found_it():
-    outcomes = [{"enough_at": at, "words": 1, "exact": {"found": 0.5}} for at in (300, None, 100)]
-    cells = prompt_search._cells(outcomes, 2)
-    assert cells[0].values == (0.5, 0.5, 0.5)
+    found = [
+        ({"seed": seed}, {"enough_at": at, "words": words, "exact": {"found": 0.5}})
+        for seed, at, words in ((0, 300, 1), (0, None, 2), (1, 100, 0))
+    ]
+    cells = prompt_search._cells(found, 2)
+    assert cells[0].values == (0.75, 0.0)  # a model is one draw, with the mean of its skills
     assert cells[2].text == "200 (2 of 3)"
-    assert prompt_search._cells([outcomes[1]], 2)[2].text == "never (0 of 1)"
+    assert prompt_search._cells(found[1:2], 2)[2].text == "never (0 of 1)"
 
 
 @pytest.mark.slow
@@ -55,7 +58,7 @@ def test_a_found_name_is_worth_the_same_carried_by_its_text_and_the_loss_of_the_
             assert outcome["exact"]["found"] == outcome["exact"]["name"]
         assert min(outcome["exact"]["name"]) > 0.95 and max(outcome["exact"]["none"]) < 0.1
         assert outcome["exact"]["found"][source] > 0.5
-    assert prompt_transfer._lost([0.5, 0.9, 0.2], 1) == pytest.approx(0.35 - 0.9)
+    assert prompt_transfer._lost({"exact": {"found": [0.5, 0.9, 0.2]}}, 1) == pytest.approx(0.35 - 0.9)
     rows = [row["label"] for row in carried["table"]["rows"]]
     assert rows[:2] == ["no prompt", "the skill's name"] and len(rows) == 6
 

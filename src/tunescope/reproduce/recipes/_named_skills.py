@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -13,7 +15,8 @@ from tunescope.lab.worlds.named_skills import Named, tokenizer
 from tunescope.lab.worlds.world import World, rows
 from tunescope.lab.worlds.world_cache import Pretraining
 from tunescope.models.fingerprint import fingerprint
-from tunescope.reproduce.recipe import Settings
+from tunescope.report.cells import Cell
+from tunescope.reproduce.recipe import Found, Settings
 from tunescope.tasks.kinds.generation import Generation
 from tunescope.trial.bench import Bench
 from tunescope.trial.plan import Plan
@@ -65,3 +68,14 @@ def name(made: Pretraining[Named], skill: str) -> str:
     ids = made.curriculum.names(made.seed)[made.curriculum.skills.index(skill)]
     text: str = tokenizer(made.curriculum).decode(ids.tolist())
     return text
+
+
+def cell(found: Found, drawn: str, value: Callable[[dict[str, Any]], float], least: float = 0.0) -> Cell:
+    """A share, one value for each of what was `drawn` (seeds, languages), the mean over its skills.
+
+    The skills of one are no draws of their own: a model that was pretrained badly is so for all of them.
+    """
+    kept: dict[Any, list[float]] = {}
+    for unit, one in found:
+        kept.setdefault(unit[drawn], []).append(value(one))
+    return Cell(tuple(fmean(values) for values in kept.values()), bounds=(least, 1.0))

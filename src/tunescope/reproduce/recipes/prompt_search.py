@@ -80,21 +80,21 @@ def table(settings: Settings, found: Found) -> Table:
     columns = ("name's words", "answers right", "found at")
     kinds = settings["spoiled"]
     rows = []
-    for method in settings["methods"]:
+    for method in [one for one in METHODS if one in settings["methods"]]:  # a result read again has them by name
         cells = []
         for spoiled in kinds:
-            outcomes = [one for unit, one in found if (unit["method"], unit["spoiled"]) == (method, spoiled)]
-            cells += _cells(outcomes, settings["world"]["length"])
+            own = [(unit, one) for unit, one in found if (unit["method"], unit["spoiled"]) == (method, spoiled)]
+            cells += _cells(own, settings["world"]["length"])
         rows.append((METHODS[method], cells))
     names = tuple(f"{WORLDS[spoiled]}: {column}" for spoiled in kinds for column in columns)
     return Table(names, rows, _notes(settings, found))
 
 
-def _cells(outcomes: list[dict[str, Any]], length: int) -> list[Cell]:
-    seen = [one["enough_at"] for one in outcomes if one["enough_at"] is not None]
-    when = f"{median(seen):,.0f} ({len(seen)} of {len(outcomes)})" if seen else f"never (0 of {len(outcomes)})"
-    words = Cell(tuple(one["words"] / length for one in outcomes), bounds=(0.0, 1.0))
-    return [words, Cell.of(outcomes, "exact", "found"), Cell(text=when)]
+def _cells(found: Found, length: int) -> list[Cell]:
+    seen = [one["enough_at"] for _, one in found if one["enough_at"] is not None]
+    when = f"{median(seen):,.0f} ({len(seen)} of {len(found)})" if seen else f"never (0 of {len(found)})"
+    words = _named_skills.cell(found, "seed", lambda one: one["words"] / length)
+    return [words, _named_skills.cell(found, "seed", lambda one: one["exact"]["found"]), Cell(text=when)]
 
 
 def _notes(settings: Settings, found: Found) -> list[str]:
@@ -102,8 +102,8 @@ def _notes(settings: Settings, found: Found) -> list[str]:
     return [
         f"Under the right name the models write between {min(names):.3f} and {max(names):.3f} of the answers whole.",
         "Open: the model saw no wrong names in pretraining; strict: in half of it, and copied its input under them.",
-        f"Intervals are over {settings['seeds']} pretrained models times {len(settings['world']['skills'])} skills. "
-        "Name's words: the share of places where the right word stands.",
+        f"Intervals are over {settings['seeds']} pretrained models, each the mean over its "
+        f"{len(settings['world']['skills'])} skills. Name's words: the share of places where the right word stands.",
         f"Every search has {settings['passes']:,} passes of a row, a gradient counting three, looks at the development "
         f"rows included. Found at: the median of the passes by which a look saw {ENOUGH:.0%} of the development rows "
         "right, over the searches that did.",

@@ -6,6 +6,7 @@ a name may do for the model that a search asks, and what they do on another is o
 """
 
 from dataclasses import asdict
+from functools import partial
 from statistics import fmean
 from typing import Any
 
@@ -22,7 +23,6 @@ SOURCE = "after Wen et al. 2023 (arXiv:2302.03668), table 1, on worlds where the
 TAKES = ("quick", "seeds")
 
 SHAPES = ((2, 4, 64), (4, 4, 64), (2, 4, 96))
-SHARES = (0.0, 1.0)
 
 
 def settings(ask: Ask) -> Settings:
@@ -80,27 +80,34 @@ def table(settings: Settings, found: Found) -> Table:
     """A column a target, and how much less the others write than the source itself."""
     shapes = [f"{layers} layers × {width}" for layers, _, width in settings["shapes"]]
     columns = (*(f"on {shape}" for shape in shapes), "others less itself")
+    methods = [method for method in METHODS if method in settings["methods"]]  # of a result read again, by name
     rows = []
     for key, label in (("none", "no prompt"), ("name", "the skill's name")):
-        outcomes = [
-            one for unit, one in found if unit["source"] == 0 and unit["method"] == next(iter(settings["methods"]))
-        ]
-        rows.append((label, [*_targets(outcomes, key, len(shapes)), Cell(text="")]))
-    for method in settings["methods"]:
+        once = methods[0]
+        own = [(unit, one) for unit, one in found if unit["source"] == 0 and unit["method"] == once]
+        rows.append((label, [*_targets(own, key, len(shapes)), Cell(text="")]))
+    for method in methods:
         for source, shape in enumerate(shapes):
-            outcomes = [one for unit, one in found if (unit["method"], unit["source"]) == (method, source)]
-            lost = tuple(_lost(one["exact"]["found"], source) for one in outcomes)
-            cells = [*_targets(outcomes, "found", len(shapes)), Cell(lost, bounds=(-1.0, 1.0))]
+            own = [(unit, one) for unit, one in found if (unit["method"], unit["source"]) == (method, source)]
+            lost = _named_skills.cell(own, "language", partial(_lost, source=source), least=-1.0)
+            cells = [*_targets(own, "found", len(shapes)), lost]
             rows.append((f"{METHODS[method]}, found on {shape}", cells))
     return Table(columns, rows, _notes(settings, found))
 
 
-def _targets(outcomes: list[dict[str, Any]], key: str, count: int) -> list[Cell]:
-    return [Cell(tuple(one["exact"][key][target] for one in outcomes), bounds=SHARES) for target in range(count)]
+def _targets(found: Found, key: str, count: int) -> list[Cell]:
+    return [_named_skills.cell(found, "language", partial(_on, key=key, target=target)) for target in range(count)]
 
 
-def _lost(exact: list[float], source: int) -> float:
+def _on(outcome: dict[str, Any], key: str, target: int) -> float:
+    """The share of a target model's rows that are right with a text in front: the found one, the name or none."""
+    share: float = outcome["exact"][key][target]
+    return share
+
+
+def _lost(outcome: dict[str, Any], source: int) -> float:
     """The mean over the other models, less the share of the model on which the prompt was found."""
+    exact: list[float] = outcome["exact"]["found"]
     return fmean(share for target, share in enumerate(exact) if target != source) - exact[source]
 
 
@@ -109,7 +116,7 @@ def _notes(settings: Settings, found: Found) -> list[str]:
     wholes = len(found) - len(parts)
     return [
         "Cells: the share of test rows answered whole. Intervals are over "
-        f"{settings['seeds']} languages times {len(settings['world']['skills'])} skills.",
+        f"{settings['seeds']} languages, each the mean over its {len(settings['world']['skills'])} skills.",
         "The models of a language share its names, and neither size, first weights, training rows nor the ids of "
         "words. Wrong names were never shown in pretraining.",
         f"Of {len(found)} found prompts {wholes} are the whole name, which every model was taught. The other "
