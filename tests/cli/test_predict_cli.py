@@ -104,6 +104,12 @@ def test_what_was_answered_stays_when_it_is_stopped(tunescope, material, run, tm
     assert [row["text"] for row in read(tmp_path / "a.jsonl")] == [
         row["text"] for row in read(material[1]["test"])[:20]
     ]
+    calls[:] = [None, None]  # stopped at the first block of rows: nothing is left, and the same can be typed again
+    try:
+        code, _, err = tunescope("predict", run, material[1]["test"], "--out", tmp_path / "b.jsonl")
+    finally:
+        signal.signal(signal.SIGINT, kept)
+    assert code == 130 and err.splitlines()[-1] == "stopped" and not (tmp_path / "b.jsonl").exists()
 
 
 @pytest.mark.parametrize("at", [1, 3])

@@ -146,6 +146,11 @@ def test_what_others_made_in_the_folder_is_kept(probe, tmp_path):
     code, _, err = probe("prefix_bias", "--text", "w5")
     assert code == 2 and "probe.html is there and is not a page of tunescope; move it away, or name another: --" in err
     assert (tmp_path / "out" / "probe.html").read_text() == "mine"
+    (tmp_path / "out" / "probe.html").unlink()  # what stands without a page of ours is not ours
+    before = {path: path.read_bytes() for path in (tmp_path / "out").iterdir()}
+    code, _, err = probe("prefix_bias", "--text", "w5")
+    assert code == 2 and "is there without a probe.html; move it away, or name another: --out" in err
+    assert {path: path.read_bytes() for path in (tmp_path / "out").iterdir()} == before
 
 
 def test_an_artifact_with_nothing_of_the_kind_is_one_clear_line(probe):

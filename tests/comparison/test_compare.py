@@ -646,6 +646,16 @@ def test_another_question_in_the_same_folder_is_refused_and_nothing_is_lost(done
     assert (done.folder / "results.json").read_bytes() == before
 
 
+def test_what_others_have_in_a_folder_is_not_written_over(bench, material, tmp_path):
+    (tmp_path / "best").mkdir()
+    (tmp_path / "best" / "mine.txt").write_text("mine")
+    with pytest.raises(
+        UserError, match=r"holds something that is no comparison \(best\)\. Name a new folder with --out"
+    ):
+        on(bench, question(material), tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["best"] and (tmp_path / "best" / "mine.txt").exists()
+
+
 def test_what_differs_in_a_folder_is_named_however_deep(tmp_path):
     old = {
         "version": run_folder.VERSION,
@@ -656,6 +666,14 @@ def test_what_differs_in_a_folder_is_named_however_deep(tmp_path):
     new = old | {"settings": {"course": {"steps": 2, "rates": [1]}, "lines": []}}
     with pytest.raises(UserError, match=r"it differs in: settings\.course\.steps, settings\.lines\)"):
         run_folder.check_config(tmp_path, new)
+
+
+def test_the_folder_of_a_model_is_no_run(tmp_path):
+    (tmp_path / "config.json").write_text('{"model_type": "llama"}')
+    with pytest.raises(
+        UserError, match=f"^{tmp_path} is not the folder of a run: its config.json is of something else"
+    ):
+        run_folder.read_config(tmp_path)
 
 
 @pytest.mark.parametrize("name", ["results.json", "config.json"])

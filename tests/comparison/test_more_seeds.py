@@ -116,6 +116,18 @@ def test_where_seeds_do_not_help_none_are_added_and_a_resume_with_more_goes_on(q
     assert from_json(json.loads((folder / "config.json").read_text()), folder / "config.json").max_seeds == 4
 
 
+def test_seeds_that_were_added_stay_when_the_first_command_is_typed_again(question, tmp_path, monkeypatch):
+    folder, first = tmp_path / "run", replace(question, max_seeds=None)
+    comparison.ask(first, folder, quiet=True)
+    monkeypatch.setattr(interim_looks, "decide", lambda results: decide(results) | {"more_seeds": True})
+    more = comparison.resume(folder, max_seeds=4, quiet=True).results
+    again = comparison.ask(first, folder, quiet=True).results
+    assert [run["seed"] for run in again["arms"][1]["runs"]] == [0, 1, 2, 3]
+    assert again["protocol"]["looks"] == more["protocol"]["looks"]
+    with pytest.raises(UserError, match="holds another comparison"):
+        comparison.ask(replace(first, seeds=(0, 1)), folder, quiet=True)
+
+
 def test_an_arm_that_was_best_at_few_seeds_and_fails_at_more_gives_way(question, tmp_path, monkeypatch):
     """Two contexts, told apart by dev scores that are put in: the first is ahead at three seeds, behind at six."""
     plan = replace(question, arms=("prefix:length=2", "soft:length=2", "lora:rank=1"))

@@ -11,11 +11,12 @@ from tokenizers import processors
 
 from tunescope.comparison import comparison
 from tunescope.comparison.pilot import piloted
+from tunescope.errors import UserError
 from tunescope.report.verdict import forecast
 from tunescope.report.verdict.forecast import Shares, answer
 from tunescope.report.verdict.reader import gather
 from tunescope.report.verdict.verdict import decide
-from tunescope.trial import command, plan, plan_json
+from tunescope.trial import command, plan, plan_check, plan_json
 from tunescope.trial.train.settings import Settings
 
 WHOLE = {"steps": 400, "seeds": [0, 1, 2], "eval_every": 40, "patience": 5, "trials": 3, "rates": []}
@@ -53,6 +54,10 @@ def test_the_length_of_its_trials_and_runs(changes, trial, steps):
 def test_its_command_asks_for_the_whole_with_pilot_and_its_config_comes_back():
     cut = piloted(asked())
     assert command.command(cut) == command.command(asked()) + " --pilot"
+    more = replace(asked(), max_seeds=6)
+    assert "--max-seeds 6" in command.command(piloted(more)) == command.command(more) + " --pilot"
+    with pytest.raises(UserError, match="--max-seeds adds seeds to a comparison, and a pilot has one seed"):
+        plan_check.check(replace(cut, max_seeds=6))
     kept = json.loads(json.dumps(plan_json.to_json(cut)))
     assert plan_json.from_json(kept, Path("config.json")) == replace(cut, beyond=cut.past)
 
@@ -196,7 +201,9 @@ def test_a_pilot_runs_from_model_and_files_to_page_with_pictures_from_inside_att
         quiet=True,
         pilot=True,
     )
-    whole = {"steps": 100, "seeds": [0, 1], "eval_every": 10, "patience": 5, "trials": 2, "rates": []}
+    whole = {"steps": 100, "seeds": [0, 1], "eval_every": 10, "patience": 5, "trials": 2, "rates": []} | {
+        "max_seeds": None
+    }
     assert found.results["protocol"]["pilot_of"] == whole
     protocol = found.results["protocol"]
     assert (protocol["trial_steps"], protocol["steps"]) == (5, 38)  # 12 % of four of 100

@@ -103,6 +103,19 @@ def test_arms_go_from_the_end_but_what_trains_nothing_and_a_context_and_a_delta_
         time_cuts.fitted(asked(beyond=0), ARMS, SIZES, time_cuts.Time(30.0, 1))
 
 
+def test_the_last_arm_that_is_trained_stays_whatever_it_is() -> None:
+    both = replace(FULL, arm="both", group="both")
+    assert list(time_cuts.shorter({"both": [both]})) == [["both"]]
+    assert list(time_cuts.shorter({"zero-shot": [ZERO], "full": [FULL], "both": [both]})) == [
+        ["zero-shot", "full", "both"],
+        ["zero-shot", "full"],
+    ]
+    with pytest.raises(UserError, match=r"the runs take about .* Half the rows a step"):
+        time_cuts.fitted(asked(), {"both": [both]}, SIZES, time_cuts.Time(1.0, 1))
+    with pytest.raises(UserError, match=r"the runs take about .*\. Type: --minutes"):
+        time_cuts.fitted(asked(), {"zero-shot": [ZERO]}, SIZES, time_cuts.Time(0.01, 1))
+
+
 def test_steps_go_down_to_a_tenth_before_a_seed_and_with_it_the_verdict_goes() -> None:
     plan = asked(beyond=0, settings=Settings(steps=500, batch_size=8, eval_every=50))
     few = list(time_cuts.few_steps(plan))

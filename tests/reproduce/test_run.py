@@ -426,6 +426,14 @@ def test_a_folder_in_which_nothing_was_done_may_be_asked_something_else(tmp_path
         run.reproduce(Ask("toy", seeds=2), tmp_path, workers=1, say=lambda line: None)
 
 
+def test_what_others_have_in_a_folder_is_not_written_over(tmp_path, monkeypatch):
+    monkeypatch.setattr(run, "find", {"toy": Toy}.__getitem__)
+    (tmp_path / "report.html").write_text("mine")
+    with pytest.raises(ts.UserError, match=r"holds something that is no run of a recipe \(report\.html\)\. Name a new"):
+        run.reproduce(Ask("toy"), tmp_path, workers=1, say=lambda line: None)
+    assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
+
+
 @pytest.mark.parametrize("verb", ["status", "resume", "report"])
 def test_other_commands_say_whose_a_folder_is_and_where_its_page_is(toy, capsys, monkeypatch, verb):
     run.reproduce(Ask("toy"), toy, workers=1, say=lambda line: None)

@@ -136,9 +136,19 @@ def test_an_encoder_and_a_folder_that_is_not_empty_are_refused(tunescope, materi
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "mine.txt").write_text("mine")
     code, _, err = tunescope("--method", "gcg", out=tmp_path / "full")
-    assert code == 2 and "full holds something that is no search. Name a new folder with --out" in err
+    assert code == 2 and "full holds something that is no search (mine.txt). Name a new folder with --out" in err
     code, _, err = tunescope("--method", "gcg", out=tmp_path / "full" / "mine.txt")
     assert code == 2 and "mine.txt is a file; name a new folder with --out" in err
+
+
+def test_what_a_refusal_says_to_type_is_taken_in_the_same_folder(tunescope, tmp_path):
+    for passes in ("20", "21"):
+        code, _, err = tunescope(
+            "--method", "random:length=2", "--passes", passes, "--seeds", "2", out=tmp_path / "few"
+        )
+        assert code == 2 and "passes are too few" in err and "--passes" in err
+    code, _, _ = tunescope("--method", "random:length=2", *BRIEF, out=tmp_path / "few")
+    assert code == 0
 
 
 def test_a_search_that_was_stopped_goes_on_and_another_is_refused(tunescope, material, tmp_path, monkeypatch):
@@ -157,7 +167,7 @@ def test_a_search_that_was_stopped_goes_on_and_another_is_refused(tunescope, mat
     code, _, _ = tunescope(*asked, out=tmp_path / "cut")
     assert code == 130 and not (tmp_path / "cut" / "results.json").exists()
     code, _, err = tunescope("--method", "random:length=3", *BRIEF, out=tmp_path / "cut")
-    assert code == 2 and "cut holds another comparison (it differs in: searches)" in err
+    assert code == 2 and "cut holds another search (it differs in: searches)" in err
     code, out, err = tunescope(*asked, out=tmp_path / "cut")
     assert (code, err) == (0, "") and len(searched) == 3 and out.count("found before, dev") == 3
     one, two = (json.loads((tmp_path / name / "results.json").read_text()) for name in ("whole", "cut"))

@@ -53,6 +53,29 @@ def test_its_options_are_told_and_are_no_other_kind_s(folder: Path) -> None:
         assert f"error: {said}" in err
 
 
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (
+            {"text": "review", "template": "{text} It was"},
+            r"--text-field review has no use: the template, '\{text\} It",
+        ),
+        ({"kind": "generation", "input": "table", "template": "{a}: {b}"}, "--input-field table has no use"),
+        ({"by": "head", "template": "{text}", "words": {"a": "x", "b": "y"}}, "--words have no use: an encoder's head"),
+    ],
+)
+def test_what_is_given_and_has_no_use_is_refused(given: dict[str, object], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        make.make_task({"kind": "classification"} | given, "encoder" if "by" in given else "decoder")
+
+
+def test_fields_that_the_template_names_and_a_head_s_own_labels_have_their_use() -> None:
+    make.make_task({"kind": "classification", "text": "review"}, "decoder")
+    make.make_task({"kind": "classification", "text": "a", "template": "{a} and {b}"}, "decoder")
+    make.make_task({"kind": "classification", "template": "{premise} {hypothesis}"}, "decoder")
+    make.make_task({"kind": "classification", "by": "head", "words": {"a": "a"}}, "encoder")
+
+
 def test_without_its_file_there_is_none() -> None:
     with pytest.raises(UserError, match=r"--task 'echo' is not known\. Did you mean 'choice'\? It is one of: choice, "):
         make.make_task({"kind": "echo"}, "decoder")

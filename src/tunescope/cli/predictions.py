@@ -39,11 +39,11 @@ def predict(run: str, data: str, /, *, out: str, arm: str = "", field: str = "pr
                 answers[row[field]] += 1
                 if done % EVERY == 0 and done < most:
                     say(f"{done:,} of {most:,} rows", sys.stderr)
-        except KeyboardInterrupt:
-            raise KeyboardInterrupt(f"stopped; {_so_far(answers.total(), most, out)}") from None
-        except Exception:
+        except BaseException as problem:
             if not answers:  # nothing would be lost, and the same command can be typed again
                 files.remove(Path(out))
+            elif isinstance(problem, KeyboardInterrupt):
+                raise KeyboardInterrupt(f"stopped; {_so_far(answers.total(), most, out)}") from None
             else:
                 say(f"{_so_far(answers.total(), most, out)}: for that give another --out", sys.stderr)
             raise

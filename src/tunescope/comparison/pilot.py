@@ -28,7 +28,15 @@ def piloted(question: Plan) -> Plan:
     trial = max(1, round(min(TRIAL * old.steps, budget / 2 / max(trials, 1)))) if trials else 0
     steps = max(1, round(min(budget - trials * trial, old.steps)))
     settings = replace(old, steps=steps, eval_every=max(1, -(-steps // EVALUATIONS)), patience=EVALUATIONS + 1)
-    whole = Whole(old.steps, question.seeds, old.eval_every, old.patience, question.trials, question.rates)
+    whole = Whole(
+        old.steps,
+        question.seeds,
+        old.eval_every,
+        old.patience,
+        question.trials,
+        question.rates,
+        question.max_seeds,
+    )
     return replace(
         question,
         seeds=question.seeds[:1],

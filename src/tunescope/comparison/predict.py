@@ -244,7 +244,9 @@ def _check_whole(folder: Path, name: str, todo: Job) -> None:
 
 
 def _check_free(found: Asked) -> None:
-    """UserError where a row has a field of the name of the answers."""
+    """UserError where a row has a field of the name of the answers, or these have no name."""
+    if "" in found.names:
+        raise UserError("--field is empty; give the answers a name: --field NAME")
     if taken := next((name for name in found.names if found.names.count(name) > 1), None):
         raise UserError(f"The rows have a field {taken!r} of their own. Give the answers another name: --field NAME")
 

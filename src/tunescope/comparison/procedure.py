@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -59,6 +60,14 @@ def checked(question: Plan, folder: Path, executor: str, workers: int, by_name: 
     return Execution(folder, workers, found, Board(folder, executor, workers), quiet or ranks.rank() > 0)
 
 
+def _with_its_seeds(question: Plan, folder: Path) -> Plan:
+    """The question with the most seeds that the folder was given since, where it names none: what was added stays."""
+    if question.max_seeds is not None or question.pilot_of is not None or not (folder / "config.json").exists():
+        return question
+    known = run_folder.read_config(folder).get("max_seeds")
+    return replace(question, max_seeds=known) if isinstance(known, int) and known > len(question.seeds) else question
+
+
 @contextmanager
 def held(folder: Path, processes: int) -> Iterator[Path]:
     """The folder, locked; for the others of several processes a copy of what the first found in it."""
@@ -85,7 +94,8 @@ def carried_out(
     Raises Submitted where the executor has a queue that is not waited for.
     """
     folder, start = execution.folder, time.monotonic()
-    question, fits = time_limit.before(on_its_day(question, folder), folder)
+    run_folder.check_own(folder, "comparison")
+    question, fits = time_limit.before(on_its_day(_with_its_seeds(question, folder), folder), folder)
     with machine.threads(question.threads):
         run_folder.check_config(
             folder, _config(question, by_name), (*UNASKED, *moved_files.other_paths(question, folder))

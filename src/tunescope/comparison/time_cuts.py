@@ -84,7 +84,9 @@ def fitted(plan: Plan, arms: Mapping[str, Sequence[Costs]], sizes: Sizes, time: 
                 left_out = [*told.values(), *([f"left out of the arms: {', '.join(gone)}"] if gone else [])]
                 return check(replace(found, fit=Fit(plan.minutes, round(seconds, 1), tuple(left_out))))
     needed, rows = _minutes(least + time.spent), plan.settings.batch_size
-    smaller = f" Half the rows a step take about half of it (--batch-size {rows // 2})." if rows > 1 else ""
+    trains = any(one.trained for costs in arms.values() for one in costs)
+    half = f" Half the rows a step take about half of it (--batch-size {rows // 2})."
+    smaller = half if trains and rows > 1 else ""
     raise TooShort(
         f"--minutes {plan.minutes:g}: with everything cut that may be, the runs take about {least / 60:.1f} minutes "
         f"here, loading and timing {time.spent / 60:.1f}.{smaller} Type: --minutes {needed}",
@@ -101,13 +103,15 @@ def _minutes(seconds: float) -> int:
 
 
 def shorter(arms: Mapping[str, Sequence[Costs]]) -> Iterator[list[str]]:
-    """All arms, then one fewer each time, from the end."""
+    """All arms, then one fewer each time, from the end; one that is trained stays."""
     left = list(arms)
     yield list(left)
     for text in reversed(list(arms)):
-        groups = {one.group for other in left if other != text for one in arms[other]}
+        others = [one for other in left if other != text for one in arms[other]]
+        groups = {one.group for one in others}
         own = [one for one in arms[text] if one.trained]
-        if own and all(one.group not in PAIR or one.group in groups for one in own):
+        is_last = not any(one.trained for one in others)
+        if own and not is_last and all(one.group not in PAIR or one.group in groups for one in own):
             left.remove(text)
             yield list(left)
 

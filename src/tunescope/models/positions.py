@@ -50,6 +50,8 @@ def shifted(given: dict[str, Any], used: int | Tensor, model: PreTrainedModel, t
         raise UserError(f"Family {model.config.model_type!r} takes no positions: use Prefix(positions='same').")
     text = text_of(given)
     assert text is not None
+    if text.dim() > (3 if text.is_floating_point() else 2):
+        raise UserError("Of several choices to a row each goes as a row of its own: a context has its place in a text.")
     seen = seen_by(given)
     positions = given.get("position_ids")
     first, mask = first_position(model), told_mask(given, seen + text.shape[1])

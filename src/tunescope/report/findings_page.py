@@ -12,12 +12,15 @@ from markupsafe import Markup
 from rich.table import Table
 from rich.text import Text
 
+from tunescope.errors import UserError
 from tunescope.report import text
 from tunescope.report.drawing import number
 from tunescope.report.finding import AttentionMap, Cell, Finding, Pair
 from tunescope.report.page import check_own, file, policy, template
 from tunescope.report.pictures import draw
 from tunescope.system import files
+
+PICTURES = "picture-[0-9]*.svg"
 
 
 def page(
@@ -77,10 +80,12 @@ def shown(cell: Cell) -> str:
 
 
 def check_folder(folder: Path, name: str) -> None:
-    """UserError where the folder has a NAME.html that is none of ours."""
-    check_own(
-        folder / f"{name}.html", '<p class="brand">tunescope</p>', "a page of tunescope", "name another: --out FOLDER"
-    )
+    """UserError where the folder has a NAME.html that is none of ours, or what such a page brings along and no page."""
+    page = folder / f"{name}.html"
+    check_own(page, '<p class="brand">tunescope</p>', "a page of tunescope", "name another: --out FOLDER")
+    theirs = [*folder.glob(PICTURES), *folder.glob(f"{name}.json")]
+    if theirs and not page.exists():
+        raise UserError(f"{min(theirs)} is there without a {page.name}; move it away, or name another: --out FOLDER.")
 
 
 def write(
@@ -101,7 +106,7 @@ def write_all(
 ) -> Path:
     """NAME.html, FINDING.json for each and picture-N.svg in the folder, in the place of earlier ones; the page."""
     files.make_folder(folder)
-    for old in (*folder.glob("picture-[0-9]*.svg*"), *folder.glob("*.json.tmp-*"), *folder.glob("*.html.tmp-*")):
+    for old in (*folder.glob(f"{PICTURES}*"), *folder.glob("*.json.tmp-*"), *folder.glob("*.html.tmp-*")):
         old.unlink()
     pictures = [picture for finding in findings.values() for picture in finding.pictures]
     for index, picture in enumerate(pictures, 1):

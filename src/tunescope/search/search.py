@@ -60,6 +60,7 @@ class Search(ABC):
     def search(self, bench: Bench, passes: int, seed: int, say: Say) -> Found:
         """What it finds on the training rows of `bench` within `passes`, chosen by the development rows.
 
+        Only a last step that is dearer than all before it may go beyond them, and is not looked at.
         The test rows are never looked at; the model is left as it was. The same seed gives the same answer.
 
         Raises:

@@ -107,14 +107,21 @@ def _check_folder(request: SearchRequest, folder: Path) -> tuple[Json, tuple[str
     """
     config = plan_json(request.plan) | {"searches": list(request.methods), "passes": request.passes}
     config |= {"transfer_to": list(request.transfer_to), "version": run_folder.VERSION}
-    others = [path for path in folder.iterdir() if not path.name.startswith(("LOCK", "config.json.tmp-"))]
-    if others and not (folder / "config.json").exists():
-        raise UserError(f"{folder} holds something that is no search. Name a new folder with --out.")
+    run_folder.check_own(folder, "search")
+    if _is_idle(folder):
+        (folder / "config.json").unlink()
     if (folder / "report.html").exists() and run_folder.kept(folder, folder / "results.json") is not None:
         raise UserError(f"{folder} holds a search that is done: see {folder / 'report.html'}, or name a new folder.")
     elsewhere = moved_files.other_paths(request.plan, folder)
     run_folder.check_config(folder, config, ("read", *elsewhere))
     return config, elsewhere
+
+
+def _is_idle(folder: Path) -> bool:
+    """Whether a search was asked there that left nothing, as one that was refused."""
+    own = ("LOCK", "config.json")
+    left = any(path.is_file() and not path.name.startswith(own) for path in folder.rglob("*"))
+    return (folder / "config.json").exists() and not left and "searches" in run_folder.read_config(folder)
 
 
 def _search(bench: Bench, some: Sequence[Seed], folder: Path, refused: Mapping[str, str], say: Say) -> Json:

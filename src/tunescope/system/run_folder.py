@@ -141,13 +141,30 @@ def check_is_comparison(run: Path) -> None:
         config = read_config(run)
     except UserError:
         return
-    kind = "search" if "searches" in config else "reproduce" if "recipe" in config else ""
-    if kind:
+    if kind := _kind(config):
         page = run / "report.html"
         told = f"its page is {page}" if page.exists() else "it is not finished"
+        if not (kind == "search" and page.exists()):  # a recipe's page may be of the pieces that were done by then
+            told += f". To go on with it type that command again, with --out {shell.path(run)}"
+        raise UserError(f"{run} is of `tunescope {kind if kind == 'search' else f'reproduce {kind}'}`: {told}.")
+
+
+def _kind(config: Mapping[str, Any]) -> str:
+    """What no comparison is called: a search, or the name of a recipe."""
+    return "search" if "searches" in config else str(config.get("recipe", ""))
+
+
+def check_own(run: Path, kind: str, besides: tuple[str, ...] = ()) -> None:
+    """UserError where something stands in the folder and no question: what others left there is not written over.
+
+    besides: beginnings of names that do not matter.
+    """
+    own = ("LOCK", "config.json.tmp-", *besides)
+    others = [path for path in run.iterdir() if not path.name.startswith(own)]
+    if others and not (run / "config.json").exists():
         raise UserError(
-            f"{run} is of `tunescope {' '.join([kind, config.get('recipe', '')]).strip()}`: {told}. To go on with it "
-            f"type that command again, with --out {shell.path(run)}."
+            f"{run} holds something that is no {kind} ({min(path.name for path in others)}). "
+            "Name a new folder with --out."
         )
 
 
@@ -159,7 +176,7 @@ def check_config(run: Path, config: Mapping[str, Any], free: Collection[str] = (
     keys = [key for key in _differing(old, new) if key not in (*free, "version")]
     if keys:
         raise UserError(
-            f"{run} holds another comparison (it differs in: {', '.join(keys)}); "
+            f"{run} holds another {_kind(old) or 'comparison'} (it differs in: {', '.join(keys)}); "
             "name a new folder with --out, or ask what was asked first."
         )
 
@@ -189,7 +206,9 @@ def read_config(run: Path) -> dict[str, Any]:
     """The question of a run; one of a newer tunescope is refused."""
     config = files.read_json(run / "config.json")
     version = config.get("version")
-    if not isinstance(version, int) or not 1 <= version <= VERSION:
+    if not isinstance(version, int):
+        raise UserError(f"{run} is not the folder of a run: its config.json is of something else.")
+    if not 1 <= version <= VERSION:
         raise UserError(
             f"{run / 'config.json'} has version {version}, and this tunescope reads up to {VERSION}; "
             "type: pip install --upgrade tunescope"

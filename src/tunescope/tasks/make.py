@@ -41,14 +41,14 @@ def make_task(given: Mapping[str, Any], model_kind: str) -> Any:
     """{"kind": "classification", field: value, ...} -> the task, with a template and a way of answering to suit.
 
     Raises:
-        UserError: a kind or field that does not exist.
+        UserError: a kind or field that does not exist; a field or words that are given and have no use.
     """
     from pydantic import TypeAdapter, ValidationError
 
     own = {name: value for name, value in given.items() if name != "kind"}
     kind = kind_of(name := given["kind"])
     try:
-        return TypeAdapter(kind).validate_python({**kind.usual(own, model_kind), **own})
+        task = TypeAdapter(kind).validate_python({**kind.usual(own, model_kind), **own})
     except ValidationError as problem:
         first = problem.errors()[0]
         cause = first.get("ctx", {}).get("error")
@@ -56,6 +56,24 @@ def make_task(given: Mapping[str, Any], model_kind: str) -> Any:
             raise cause from None
         where = ".".join(map(str, first["loc"]))
         raise UserError(f"task {name}: '{where}' cannot be used: {first['msg'].lower()}.") from None
+    _check_used(task, kind)
+    return task
+
+
+def _check_used(task: Any, kind: type[Task]) -> None:
+    """UserError for a field of the text that the template does not name, and for words that a head does not say."""
+    for one in options_of(kind):
+        named = getattr(task, one.field) if one.field in ("text", "input") else one.default
+        if named != one.default and named not in task.fields():
+            raise UserError(
+                f"{one.names[0]} {named} has no use: the template, {task.template!r}, has no {{{named}}}. Write it "
+                f"there, or leave {one.names[0]} out."
+            )
+    if getattr(task, "by", "") == "head" and any(label != word for label, word in task.words.items()):
+        raise UserError(
+            "--words have no use: an encoder's head answers with no word. Leave them out; or, of a masked language "
+            "model, type: --by words, with {mask} in the --template."
+        )
 
 
 def task_json(task: str | Task) -> dict[str, Any]:

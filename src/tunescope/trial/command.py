@@ -34,7 +34,7 @@ def _whole(plan: Plan, whole: Whole) -> Plan:
     """What a pilot stands for."""
     settings = replace(plan.settings, steps=whole.steps, eval_every=whole.eval_every, patience=whole.patience)
     asked = replace(plan, seeds=whole.seeds, trials=whole.trials, rates=whole.rates, settings=settings)
-    return replace(asked, pilot_of=None, trial_steps=None)
+    return replace(asked, pilot_of=None, trial_steps=None, max_seeds=whole.max_seeds)
 
 
 def _command_words(plan: Plan, here: bool) -> list[str]:

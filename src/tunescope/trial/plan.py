@@ -38,6 +38,7 @@ class Whole:
     patience: int
     trials: int
     rates: tuple[float, ...]
+    max_seeds: int | None = None
 
 
 @dataclass(frozen=True)

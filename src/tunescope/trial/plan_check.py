@@ -102,6 +102,8 @@ def _check_looks(plan: Plan) -> None:
         raise UserError(f"--minutes {plan.minutes:g} is no time; give more than 0, or leave it out.")
     if plan.max_seeds is None:
         return
+    if plan.pilot_of is not None:
+        raise UserError("--max-seeds adds seeds to a comparison, and a pilot has one seed: leave it out.")
     _within("max_seeds", plan.max_seeds, 1, MOST)
     if plan.max_seeds < len(plan.seeds):
         raise UserError(

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from tunescope.attachment.attention.function import STATE
 from tunescope.attachment.attention.reach import reached, switched
 from tunescope.attachment.bank.bank import Bank, Entry
-from tunescope.attachment.bank.batch import Batch, deltas_of, embeddings_of, keys_of
+from tunescope.attachment.bank.batch import Batch, deltas_of, embeddings_of, keys_of, n_given, n_rows
 from tunescope.attachment.bank.biases import uncalled_maps
 from tunescope.attachment.bank.hot import Hot
 from tunescope.attachment.bank.rowwise import Rowwise
@@ -79,6 +79,7 @@ class Banked(Held):
         self._hot = Hot(model, bank, tokenizer, seed)
         self._turns = Turns()
         self._batch = Batch((), [])
+        self._columns: dict[str, int] = {}  # of the text in each stack's last call
         self._acting_for: object = None
         self._uses: list[SiteUse[Rowwise]] = []
         self._acting = ExitStack()
@@ -159,6 +160,8 @@ class Banked(Held):
         def generate(*args: Any, rows: Names | None = None, **kwargs: Any) -> Any:
             # all of it is one turn, for where its output starts is told to the model itself
             with self._turns.lock, nullcontext() if rows is None else self.rows(rows):
+                if rows is not None and (batch := n_given(args, kwargs)) not in (None, len(rows)):
+                    raise UserError(f"rows= names {len(rows)} rows, and the batch has {batch}.")
                 return inner(*args, **kwargs)
 
         handles = [
@@ -184,13 +187,16 @@ class Banked(Held):
         names = argument_names(entry)
         made: dict[str, Any] = {"for": None, "used": 0}
         watch, own = Watch(entry), FamilyPositions(self.model, entry)
+        by_mask = anatomy(self.model).kind == "decoder"
 
         def enter(_module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
             if self._hot.making:
                 return None
             refuse_reentrant(self.model)
             given = dict(zip(names, args, strict=False)) | kwargs
-            batch = self._batch = self._rows(_n_rows(given))
+            batch = self._batch = self._rows(n_rows(given))
+            if (text := text_of(given)) is not None:
+                self._columns[stack] = text.shape[1]
             begins = not seen_by(given)
             now = batch.state(begins=begins)
             reads_base = batch.reads_base()
@@ -206,7 +212,7 @@ class Banked(Held):
             if now is None or now != self._acting_for:
                 self._act(batch)
                 self._acting_for = now
-            if any(rows := batch.has_contexts()):
+            if any(rows := batch.has_contexts()) or by_mask:  # or a row would depend on who is beside it
                 given = moved(self.model, own.counted(given), made["used"], names, rows)
             self._tell_states(places, given)
             return (), given
@@ -242,7 +248,7 @@ class Banked(Held):
 
     def _act(self, batch: Batch) -> None:
         self._rest()
-        self._uses, head = deltas_of(self.model, batch)
+        self._uses, head = deltas_of(self.model, batch, lambda: min(self._columns.values(), default=1))
         self._acting.enter_context(acting(self._uses, self._drops))
         if head is not None:
             self._acting.enter_context(pooled(self.model, head.spec, head.tensors))
@@ -290,9 +296,3 @@ class Banked(Held):
 
     def _check_trains(self) -> None:
         """All can: what was lowered is not among the parameters."""
-
-
-def _n_rows(given: dict[str, Any]) -> int:
-    """Of the text, or of what a stack takes instead: an image, sound."""
-    text = text_of(given)
-    return len(next(value for value in given.values() if isinstance(value, Tensor)) if text is None else text)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,7 @@ from tunescope.attachment.contexts import token_rows
 from tunescope.attachment.site_hooks import SiteUse, acting
 from tunescope.methods.artifact import Artifact, Context, TokenContext
 from tunescope.models.anatomy import anatomy
+from tunescope.models.positions import text_of
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -125,9 +126,25 @@ def embeddings_of(model: PreTrainedModel, batch: Batch) -> tuple[Tensor, Tensor 
     return whole, torch.arange(most, device=like.device) >= most - torch.tensor(lengths, device=like.device)[:, None]
 
 
-def deltas_of(model: PreTrainedModel, batch: Batch) -> tuple[list[SiteUse[Rowwise]], SiteUse[Rowwise] | None]:
-    """Every row's deltas at their sites, and its head."""
+def deltas_of(
+    model: PreTrainedModel, batch: Batch, columns: Callable[[], int]
+) -> tuple[list[SiteUse[Rowwise]], SiteUse[Rowwise] | None]:
+    """Every row's deltas at their sites, and its head. columns: see `Rowwise`."""
     rows, device = batch.rows(), anatomy(model).device
     members = [(own, ready.uses) for own, (_, ready) in zip(rows, batch.members, strict=True)]
     heads = [(own, ready.artifacts) for own, (_, ready) in zip(rows, batch.members, strict=True)]
-    return rowwise(members, len(batch.entries), device), heads_by_row(model, heads, len(batch.entries))
+    return rowwise(members, len(batch.entries), device, columns), heads_by_row(model, heads, len(batch.entries))
+
+
+def n_given(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> int | None:
+    """How many rows `generate` is given, before beams and samples are more of them; None where nothing tells."""
+    states = kwargs.get("encoder_outputs")
+    named = (kwargs.get(name) for name in ("inputs", "input_ids", "inputs_embeds", "input_features", "input_values"))
+    found = [*args[:1], *named, states[0] if states else None]
+    return next((len(one) for one in found if isinstance(one, Tensor)), None)
+
+
+def n_rows(given: dict[str, Any]) -> int:
+    """Of the text, or of what a stack takes instead: an image, sound."""
+    text = text_of(given)
+    return len(next(value for value in given.values() if isinstance(value, Tensor)) if text is None else text)

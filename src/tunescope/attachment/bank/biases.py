@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 
-_UNCALLED: weakref.WeakKeyDictionary[nn.Module, weakref.WeakSet[nn.Module]] = weakref.WeakKeyDictionary()
+_Sets = tuple["weakref.WeakSet[nn.Module]", "weakref.WeakSet[nn.Module]"]
+_UNCALLED: weakref.WeakKeyDictionary[nn.Module, _Sets] = weakref.WeakKeyDictionary()
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,11 @@ def bias_uses(model: PreTrainedModel, name: str, artifacts: Sequence[Artifact]) 
             adding = [  # a masked model's head holds the bias of its map too, and adds none
                 module for module, attribute in places[parameter] if attribute == "bias" and _adds_its_bias(module)
             ]
+            if len(adding) == 1 and adding[0] in beside_text(model):
+                raise UserError(
+                    f"Bank: {name!r} changes {parameter!r}, which text does not go through: it acts before a row's "
+                    "own artifacts do. Attach it alone, or merge it."
+                )
             if len(adding) != 1 or adding[0] in uncalled_maps(model):
                 raise UserError(
                     f"Bank: {name!r} changes {parameter!r}, which is no bias that a row can have to itself: merge it."
@@ -68,6 +74,15 @@ def uncalled_maps(model: PreTrainedModel) -> set[nn.Module]:
     a model, by a pass over a short text; a bank asks for them before anything is attached. Raises UserError where the
     family's own code fails.
     """
+    return set(_uncalled(model)[0])
+
+
+def beside_text(model: PreTrainedModel) -> set[nn.Module]:
+    """Modules with a bias that a pass over text alone comes by with all that is around them: a tower for pictures."""
+    return set(_uncalled(model)[1])
+
+
+def _uncalled(model: PreTrainedModel) -> _Sets:
     if model not in _UNCALLED:
         tied = {
             module: len(places) > 1
@@ -86,9 +101,10 @@ def uncalled_maps(model: PreTrainedModel) -> set[nn.Module]:
         finally:
             for handle in handles:
                 handle.remove()
-        found = (one for one in tied if one not in called and (tied[one] or holders[one] in called))
-        _UNCALLED[model] = weakref.WeakSet(found)
-    return set(_UNCALLED[model])
+        left = [one for one in tied if one not in called]
+        maps = [one for one in left if tied[one] or holders[one] in called]
+        _UNCALLED[model] = weakref.WeakSet(maps), weakref.WeakSet(one for one in left if one not in maps)
+    return _UNCALLED[model]
 
 
 def _adds_its_bias(module: nn.Module) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import NamedTuple
 
@@ -19,12 +19,17 @@ EXPERT = re.compile(r"(^|\.)experts\.\w*?\d+(\.|$)")  # or a map of one
 _Use = tuple[Sequence[int], SiteUse[SiteDelta]]  # the rows that take a delta, and the delta at its site
 
 
+def one_column() -> int:
+    return 1
+
+
 @dataclass(frozen=True, eq=False)
 class Rowwise:
     """One delta for some rows of a batch, each with its own tensors; the other rows are left as they are.
 
     rows: (n,) the rows that have it, None for all; its tensors are (n, ...), or a single row's where `shared`.
     drops: whether the delta has dropout, of which `dropout` is what is in force.
+    columns: how many tokens a row has at least, where the length is folded into the batch.
     """
 
     spec: SiteDelta
@@ -33,6 +38,7 @@ class Rowwise:
     shared: bool
     drops: bool
     dropout: float
+    columns: Callable[[], int] = one_column
 
     @property
     def reads(self) -> str:
@@ -40,6 +46,7 @@ class Rowwise:
 
     def apply(self, p: Params, x: Tensor, h: Tensor) -> Tensor:
         """x (batch, ..., d_in), h (batch, ..., d_out); some families fold the length into the batch."""
+        self._check(x)
         spec = replace(self.spec, dropout=self.dropout) if self.drops else self.spec  # type: ignore[type-var]
         by_row, before = x.reshape(self.batch, -1, x.shape[-1]), h.reshape(self.batch, -1, h.shape[-1])
         rows = None if self.rows is None else self.rows.to(h.device)
@@ -49,6 +56,15 @@ class Rowwise:
         if rows is not None:
             made = h.reshape(self.batch, -1, h.shape[-1]).index_copy(0, rows, made.to(h.dtype))
         return made.reshape(*h.shape[:-1], made.shape[-1])
+
+    def _check(self, x: Tensor) -> None:
+        """UserError for chosen tokens, as a head may be given: nothing says of which row each is."""
+        n, over = divmod(x.shape[0], self.batch)
+        if over or (x.dim() == 2 and 1 < n < self.columns()):
+            raise UserError(
+                f"Bank: a map is given {x.shape[0]} chosen tokens of {self.batch} rows, and not whose they are: attach "
+                "what changes it alone, or merge it."
+            )
 
 
 class _Place(NamedTuple):
@@ -60,7 +76,10 @@ class _Place(NamedTuple):
 
 
 def rowwise(
-    members: Sequence[tuple[Sequence[int], Sequence[SiteUse[SiteDelta]]]], batch: int, device: torch.device
+    members: Sequence[tuple[Sequence[int], Sequence[SiteUse[SiteDelta]]]],
+    batch: int,
+    device: torch.device,
+    columns: Callable[[], int] = one_column,
 ) -> list[SiteUse[Rowwise]]:
     """The deltas of all members as deltas of the batch, in the order in which each row's own act.
 
@@ -78,7 +97,7 @@ def rowwise(
             turns[changed] += 1
     made = []
     for place in sorted(places, key=lambda place: place.turn):
-        made += [_stacked(group, batch, device) for group in _alike(places[place])]
+        made += [_stacked(group, batch, device, columns) for group in _alike(places[place])]
     return made
 
 
@@ -109,7 +128,7 @@ def _alike(given: list[_Use]) -> list[list[_Use]]:
     return list(groups.values())
 
 
-def _stacked(group: list[_Use], batch: int, device: torch.device) -> SiteUse[Rowwise]:
+def _stacked(group: list[_Use], batch: int, device: torch.device, columns: Callable[[], int]) -> SiteUse[Rowwise]:
     spec, site = group[0][1].spec, group[0][1].site
     rows = [row for some, _ in group for row in some]
     which = [index for index, (some, _) in enumerate(group) for _ in some]
@@ -119,7 +138,7 @@ def _stacked(group: list[_Use], batch: int, device: torch.device) -> SiteUse[Row
     tensors = group[0][1].tensors if shared else _gathered([use.tensors for _, use in group], which, device)
     index = None if len(rows) == batch else torch.tensor(rows, device=device)
     dropout = dropout_of(spec)
-    return SiteUse(Rowwise(spec, batch, index, shared, dropout > 0, dropout), site, tensors)
+    return SiteUse(Rowwise(spec, batch, index, shared, dropout > 0, dropout, columns), site, tensors)
 
 
 def _gathered(given: Sequence[Params], which: Sequence[int], device: torch.device) -> Params:

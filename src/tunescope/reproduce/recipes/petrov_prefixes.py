@@ -44,8 +44,8 @@ NOTES = [
     "First columns: 99th less 1st percentile over inputs of the attention on a prefix position, renormalised over the "
     "prefix, at the last input position (an encoder's first); the mean over positions, one value a prefix.",
     "In the first layer that position's query knows its own token and place alone; where every prompt ends with the "
-    "same token, what varies there is the place. An encoder's first layer is left out where every input begins with the "
-    "same token: its query is the same for all, so that nothing can vary, whatever the prefix.",
+    "same token, what varies there is the place. An encoder's first layer is left out where every input begins with "
+    "the same token: its query is the same for all, so that nothing can vary, whatever the prefix.",
     "Effective rank (Roy and Vetterli 2007) of the bias over inputs: 1 is one direction; the span is what the values "
     "allow, at most the length and the width of a head. Means over heads.",
     "The paper: 20 prefixes, GPT-2 small, its emotion data, 1,984 inputs; its column is one head a layer. Its prefixes "
