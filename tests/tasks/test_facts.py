@@ -1,10 +1,12 @@
 import pytest
+import torch
 import transformers
 from task_tools import byte_level, config, sentence_piece
 from tokenizers import normalizers
 
 from tunescope.data.row import Row
 from tunescope.errors import UserError
+from tunescope.tasks import facts
 from tunescope.tasks.facts import Found, Lengths, inspect, positions
 from tunescope.tasks.kinds.classification import Classification
 from tunescope.tasks.kinds.generation import Generation
@@ -111,6 +113,26 @@ def test_the_positions_are_the_models_or_the_tokenizers_smaller_ones():
 def test_what_would_stop_a_run_stops_the_check():
     with pytest.raises(UserError, match="have one label only"):
         inspect(Classification(), {"train": SPLITS["train"][:1]}, byte_level(), config("gpt2"))
+
+
+@pytest.mark.parametrize("family", sorted(facts.BEHIND_PADDING))
+def test_families_that_count_from_behind_padding_take_as_many_tokens_as_are_told(family):
+    sizes = {"vocab_size": 50, "hidden_size": 24, "num_hidden_layers": 1, "num_attention_heads": 2}
+    more = {"lilt": {"channel_shrink_ratio": 2}, "luke": {"entity_vocab_size": 9, "entity_emb_size": 8}}
+    sizes |= {"intermediate_size": 32, "max_position_embeddings": 20, "pad_token_id": 1} | more.get(family, {})
+    sizes |= {
+        "longformer": {"attention_window": [4], "max_position_embeddings": 22},
+        "xmod": {"languages": ["en"], "default_language": "en"},
+    }.get(family, {})
+    own = transformers.AutoConfig.for_model(family, **sizes)
+    model = transformers.AutoModel.from_config(own).eval()
+    tokenizer = byte_level()
+    tokenizer.model_max_length = int(1e30)
+    assert (most := positions(own, tokenizer)) == own.max_position_embeddings - 2
+    ids = torch.randint(5, 50, (1, most + 1))
+    model(input_ids=ids[:, :most])
+    with pytest.raises((IndexError, RuntimeError)):
+        model(input_ids=ids)
 
 
 def test_a_row_is_too_long_from_the_first_token_over_the_positions():

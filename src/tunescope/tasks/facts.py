@@ -20,13 +20,8 @@ if TYPE_CHECKING:
 SHOWN = 5  # line numbers kept for each finding
 # models whose positions are counted from behind the padding token's id, so that so many are never used
 BEHIND_PADDING = {
-    "roberta",
-    "roberta-prelayernorm",
-    "xlm-roberta",
-    "xlm-roberta-xl",
-    "camembert",
-    "mpnet",
-    "longformer",
+    *("roberta", "roberta-prelayernorm", "xlm-roberta", "xlm-roberta-xl", "camembert", "mpnet", "longformer"),
+    *("data2vec-text", "esm", "ibert", "lilt", "luke", "xmod"),
 }
 
 
@@ -121,9 +116,9 @@ def positions(config: PretrainedConfig, tokenizer: PreTrainedTokenizerBase) -> i
     """How many tokens the model takes, by its positions or by its tokenizer; None where neither says."""
     relative = getattr(config, "relative_attention_num_buckets", None) is not None
     own = getattr(config, "max_position_embeddings", None)
-    if own is not None and config.model_type in BEHIND_PADDING:
+    if own is not None and config.model_type in BEHIND_PADDING and config.pad_token_id is not None:
         own -= config.pad_token_id + 1
-    counts = [] if relative else [own, tokenizer.model_max_length]
+    counts = [] if relative and own is None else [own, tokenizer.model_max_length]  # MPNet has both
     known = [int(count) for count in counts if count is not None and 0 < count < 10**9]
     return min(known, default=None)
 
