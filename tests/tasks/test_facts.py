@@ -146,6 +146,20 @@ def test_a_row_is_too_long_from_the_first_token_over_the_positions():
         assert found.lines == tuple(row.line for row, n in zip(some, used, strict=True) if n > limit)
 
 
+def test_an_input_is_too_long_where_it_leaves_no_room_for_the_longest_answer_that_may_be_written():
+    tokenizer, task = byte_level(), Generation(max_new_tokens=9)
+    some = [Row({"input": "the film", "target": "good"}, "a", 1)]
+    n = len(tokenizer("the film\n")["input_ids"])
+    for limit in (n + 7, n + 8):
+        tokenizer.model_max_length = limit
+        parts = inspect(task, {"train": some, "test": some}, tokenizer, config("gpt2")).parts
+        given = task.prepare({"train": some}, tokenizer, model_kind="decoder")
+        cut = len(given.encode(some, tokenizer, model_kind="decoder", train=False, room=limit)[0].input_ids) < n
+        assert (parts["train"].too_long.lines, bool(parts["test"].too_long.lines)) == ((), cut) and cut == (
+            limit < n + 8
+        )
+
+
 def test_targets_that_cannot_be_written_are_told():
     """An answer of the very tokens that are learned, as transformers decodes it up to the end, is another text."""
     tokenizer = byte_level()

@@ -100,7 +100,8 @@ def facts(
     model_kind, limit = kind(model_config), positions(model_config, tokenizer)
     splits = {name: rows for name, rows in splits.items() if rows}
     parts = {
-        name: _part(task, rows, _before(splits, name), tokenizer, (model_kind, limit)) for name, rows in splits.items()
+        name: _part(task, rows, _before(splits, name), tokenizer, (model_kind, limit), _written_at_most(task, name))
+        for name, rows in splits.items()
     }
     words, shared_first = None, []
     if isinstance(task, Labelled) and task.in_words:
@@ -129,8 +130,18 @@ def _before(splits: Mapping[str, Rows], name: str) -> tuple[Rows, Rows]:
     return train, splits.get("dev", []) if name == "test" else []
 
 
+def _written_at_most(task: Task, part: str) -> int | None:
+    """The tokens of each answer that are kept free where one is written and not read; None where it is read."""
+    return getattr(task, "max_new_tokens", None) if task.writes and part != "train" else None
+
+
 def _part(
-    task: Task, rows: Rows, before: tuple[Rows, Rows], tokenizer: PreTrainedTokenizerBase, model: tuple[str, int | None]
+    task: Task,
+    rows: Rows,
+    before: tuple[Rows, Rows],
+    tokenizer: PreTrainedTokenizerBase,
+    model: tuple[str, int | None],
+    most: int | None,
 ) -> Part:
     model_kind, limit = model
     items = task.encode(rows, tokenizer, model_kind=model_kind, train=True)
@@ -138,7 +149,8 @@ def _part(
     inputs = [len(item.input_ids) for item in items]
     targets = [len(item.target_ids) for item in items]
     together = model_kind == "decoder"  # prompt and answer share the positions; the last token is never fed
-    taken = [a + b - 1 if together else max(a, b) for a, b in zip(inputs, targets, strict=True)]
+    answers = [most or target for target in targets] if together else targets
+    taken = [a + b - 1 if together else max(a, b) for a, b in zip(inputs, answers, strict=True)]
     texts = [[value(row, name, index) for name in task.fields()] for index, row in enumerate(rows)]
     mark, written = _marks(tokenizer), list(_written(task, rows, items, tokenizer))
     return Part(
