@@ -56,20 +56,21 @@ def make_task(given: Mapping[str, Any], model_kind: str) -> Any:
             raise cause from None
         where = ".".join(map(str, first["loc"]))
         raise UserError(f"task {name}: '{where}' cannot be used: {first['msg'].lower()}.") from None
-    _check_used(task, kind)
+    _check_used(task)
     return task
 
 
-def _check_used(task: Any, kind: type[Task]) -> None:
+def _check_used(task: Task) -> None:
     """UserError for a field of the text that the template does not name, and for words that a head does not say."""
-    for one in options_of(kind):
+    for one in options_of(type(task)):
         named = getattr(task, one.field) if one.field in ("text", "input") else one.default
         if named != one.default and named not in task.fields():
             raise UserError(
                 f"{one.names[0]} {named} has no use: the template, {task.template!r}, has no {{{named}}}. Write it "
                 f"there, or leave {one.names[0]} out."
             )
-    if getattr(task, "by", "") == "head" and any(label != word for label, word in task.words.items()):
+    words: Mapping[str, str] = getattr(task, "words", {})
+    if getattr(task, "by", "") == "head" and any(label != word for label, word in words.items()):
         raise UserError(
             "--words have no use: an encoder's head answers with no word. Leave them out; or, of a masked language "
             "model, type: --by words, with {mask} in the --template."

@@ -20,6 +20,7 @@ from tunescope.reproduce.recipe import Found, Settings
 from tunescope.reproduce.recipes import _label_tasks
 from tunescope.reproduce.recipes._label_tasks import Asked
 from tunescope.reproduce.recipes._searches import METHODS, built, resolved
+from tunescope.system import files
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -117,6 +118,7 @@ def work(settings: Settings, unit: dict[str, Any], folder: Path) -> dict[str, An
         found |= {"steps": best.counts[STEPS], "asked": best.counts[ASKED]}
         artifact = made(bench, best.text)
         assert artifact is not None
+        files.remove(folder / "prompt")  # a go that was killed had saved it, and kept no more
         save(folder / "prompt", artifact, model=bench.model, tokenizer=bench.tokenizer)
     found["scores"] = {"accuracy": [_accuracy(bench, found["prompt"])]}
     del bench
