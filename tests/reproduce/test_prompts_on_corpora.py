@@ -66,6 +66,15 @@ def test_each_search_has_the_budget_and_the_score_of_its_prompt_is_that_of_attac
             assert [artifact.spec.text for artifact in kept] == [outcome["prompt"]]
 
 
+def test_a_piece_that_was_killed_behind_its_saved_prompt_is_done_again(searched, tmp_path):
+    home, result = searched
+    asked = Ask("pez", quick=True, model=str(home / "model"), data=f"sst2:{home / 'sst2'}", template="{text} Label:")
+    made = find("pez").settings(replace(asked, words=WORDS))
+    unit = next(one["unit"] for one in result["units"] if one["outcome"]["prompt"])
+    first, again = (find("pez").work(made, unit, tmp_path / "piece") for _ in range(2))
+    assert first["prompt"] == again["prompt"] and first["scores"] == again["scores"]
+
+
 def right(folder, prompt, rows):
     """The share of rows whose label word is the likelier behind prompt, text and template, by plain logits."""
     model, tokenizer = load_model(folder)
