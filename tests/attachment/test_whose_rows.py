@@ -78,29 +78,31 @@ def test_a_bias_of_a_tower_for_pictures_is_refused_for_it_acts_before_rows_are_k
         assert model(ids, rows=["lora", None]).logits.shape == (2, 5, 40)
 
 
-def test_a_head_that_is_given_chosen_tokens_alone_is_refused():
+def test_a_head_that_is_given_chosen_tokens_alone_is_refused_however_many_they_are():
     config = ModernBertConfig(**SMALL, **ENDS, vocab_size=40, sparse_prediction=True, decoder_bias=True)
     model = ModernBertForMaskedLM(config).double().eval()
     bank = {name: drawn(model, ts.Bias(), seed) for seed, name in enumerate("ab")}
-    ids, labels = torch.arange(3, 15).view(2, 6), torch.full((2, 6), -100)
-    labels[0, 1:4], labels[1, 5] = 5, 7
+    bank["lora"] = drawn(model, ts.LoRA(rank=2), 3)
+    ids = torch.arange(3, 15).view(2, 6)
     with ts.attach(model, ts.Bank(bank)):
-        with pytest.raises(ts.UserError, match="given 4 chosen tokens of 2 rows, and not whose they are"):
-            model(ids, labels=labels, rows=["a", "b"])
-        labels[0, 3] = -100  # 3 of 2 rows
-        with pytest.raises(ts.UserError, match="given 3 chosen tokens of 2 rows"):
-            model(ids, labels=labels, rows=["a", "b"])
-        assert model(ids, rows=["a", "b"]).logits.shape == (2, 6, 40)
+        with pytest.raises(ts.UserError, match=r"'a' changes '.*', of a head that sees some tokens of a batch"):
+            model(ids, rows=["a", "b"])
+        assert model(ids, rows=["lora", None]).logits.shape == (2, 6, 40)
 
 
-def test_whole_rows_and_one_token_of_each_are_no_chosen_tokens():
-    delta = Rowwise(ts.LoRA(rank=2), 3, None, shared=True, drops=False, dropout=0.0, columns=lambda: 4)
+def test_chosen_tokens_of_several_rows_are_refused_and_those_of_one_artifact_are_not():
+    lora = ts.LoRA(rank=2)
+    tensors = {"a": torch.ones(2, 5), "b": torch.ones(5, 2)}
+    delta = Rowwise(lora, 3, torch.tensor([0]), shared=True, drops=False, dropout=0.0, columns=lambda: 4)
     for tokens in (3, 12, 24):
         delta._check(torch.zeros(tokens, 5))
     delta._check(torch.zeros(3, 2, 5))
     for tokens in (4, 6, 9):
         with pytest.raises(ts.UserError, match=f"{tokens} chosen tokens of 3 rows"):
-            delta._check(torch.zeros(tokens, 5))
+            delta.apply(tensors, torch.zeros(tokens, 5), torch.zeros(tokens, 5))
+    x = torch.randn(4, 5)
+    alike = Rowwise(ts.LoRA(rank=2, alpha=2), 3, None, shared=True, drops=False, dropout=0.0)
+    assert torch.allclose(alike.apply(tensors, x, x), x + x.sum(1, keepdim=True) * 2)
 
 
 def test_several_choices_to_a_row_are_refused_behind_a_context():

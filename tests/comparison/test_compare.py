@@ -5,6 +5,7 @@ import json
 import os
 import random
 import re
+import shutil
 import signal
 import socket
 import threading
@@ -654,6 +655,12 @@ def test_what_others_have_in_a_folder_is_not_written_over(bench, material, tmp_p
     ):
         on(bench, question(material), tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["best"] and (tmp_path / "best" / "mine.txt").exists()
+    (tmp_path / "log.txt").write_text("what the shell writes there")
+    shutil.rmtree(tmp_path / "best")
+    run_folder.check_own(tmp_path, "comparison")
+    (tmp_path / "notes.tmp-1").write_text("mine")
+    with pytest.raises(UserError, match=r"no comparison \(notes\.tmp-1\)"):
+        run_folder.check_own(tmp_path, "comparison")
 
 
 def test_what_differs_in_a_folder_is_named_however_deep(tmp_path):

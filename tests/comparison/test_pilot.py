@@ -16,7 +16,7 @@ from tunescope.report.verdict import forecast
 from tunescope.report.verdict.forecast import Shares, answer
 from tunescope.report.verdict.reader import gather
 from tunescope.report.verdict.verdict import decide
-from tunescope.trial import command, plan, plan_check, plan_json
+from tunescope.trial import command, identity, plan, plan_check, plan_json
 from tunescope.trial.train.settings import Settings
 
 WHOLE = {"steps": 400, "seeds": [0, 1, 2], "eval_every": 40, "patience": 5, "trials": 3, "rates": []}
@@ -56,6 +56,7 @@ def test_its_command_asks_for_the_whole_with_pilot_and_its_config_comes_back():
     assert command.command(cut) == command.command(asked()) + " --pilot"
     more = replace(asked(), max_seeds=6)
     assert "--max-seeds 6" in command.command(piloted(more)) == command.command(more) + " --pilot"
+    assert identity.default_folder(piloted(more)) == identity.default_folder(cut)
     with pytest.raises(UserError, match="--max-seeds adds seeds to a comparison, and a pilot has one seed"):
         plan_check.check(replace(cut, max_seeds=6))
     kept = json.loads(json.dumps(plan_json.to_json(cut)))

@@ -135,8 +135,9 @@ def test_an_encoder_and_a_folder_that_is_not_empty_are_refused(tunescope, materi
     assert code == 2 and "a search trains nothing, and an encoder has no answer" in err.lower()
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "mine.txt").write_text("mine")
+    (tmp_path / "full" / "report.html").write_text("mine")
     code, _, err = tunescope("--method", "gcg", out=tmp_path / "full")
-    assert code == 2 and "full holds something that is no search (mine.txt). Name a new folder with --out" in err
+    assert code == 2 and "full holds something that is no search (report.html). Name a new folder with --out" in err
     code, _, err = tunescope("--method", "gcg", out=tmp_path / "full" / "mine.txt")
     assert code == 2 and "mine.txt is a file; name a new folder with --out" in err
 

@@ -65,15 +65,19 @@ def test_its_options_are_told_and_are_no_other_kind_s(folder: Path) -> None:
     ],
 )
 def test_what_is_given_and_has_no_use_is_refused(given: dict[str, object], message: str) -> None:
+    task = make.make_task({"kind": "classification"} | given, "encoder" if "by" in given else "decoder")  # as stored
     with pytest.raises(UserError, match=message):
-        make.make_task({"kind": "classification"} | given, "encoder" if "by" in given else "decoder")
+        make.check_used(task)
 
 
 def test_fields_that_the_template_names_and_a_head_s_own_labels_have_their_use() -> None:
-    make.make_task({"kind": "classification", "text": "review"}, "decoder")
-    make.make_task({"kind": "classification", "text": "a", "template": "{a} and {b}"}, "decoder")
-    make.make_task({"kind": "classification", "template": "{premise} {hypothesis}"}, "decoder")
-    make.make_task({"kind": "classification", "by": "head", "words": {"a": "a"}}, "encoder")
+    for given in (
+        {"text": "review"},
+        {"text": "a", "template": "{a} and {b}"},
+        {"template": "{premise} {hypothesis}"},
+        {"by": "head", "words": {"a": "a"}},
+    ):
+        make.check_used(make.make_task({"kind": "classification"} | given, "encoder" if "by" in given else "decoder"))
 
 
 def test_without_its_file_there_is_none() -> None:

@@ -87,6 +87,7 @@ def check(
     from tunescope.comparison.preview import lines
     from tunescope.models.load import config_of
     from tunescope.system import machine
+    from tunescope.tasks.make import check_used
     from tunescope.trial.open import open_bench
     from tunescope.trial.provenance import facts_of
 
@@ -96,6 +97,7 @@ def check(
     with machine.threads(asked.threads):
         workers = side_by_side.at_once(model, asked.device, asked.processes, 0, HERE, asked.device_map)
         bench = open_bench(asked)
+        check_used(bench.task)
         facts = facts_of(bench)
         longer = facts.parts["train"].inputs.p95
         for line in memory.lines(asked, config_of(model), min(longer, facts.positions or longer)):

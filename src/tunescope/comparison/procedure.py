@@ -28,6 +28,7 @@ from tunescope.system import far_jobs, machine, ranks, run_folder, sealed_json, 
 from tunescope.system.executor import check_workers
 from tunescope.system.lock import locked
 from tunescope.system.say import say
+from tunescope.tasks.make import check_used
 from tunescope.trial import begun_with, executor_name, moved_files
 from tunescope.trial.bench import Bench
 from tunescope.trial.chat_day import on_its_day
@@ -35,7 +36,13 @@ from tunescope.trial.input_hashes import check_folder, input_hashes
 from tunescope.trial.plan import AFTERWARDS, Plan
 from tunescope.trial.plan_json import to_json
 
-UNASKED = (*AFTERWARDS, "read", "versions", "chosen_precision")  # of config.json: what is no part of the question
+UNASKED = (
+    *AFTERWARDS,
+    "pilot_of.max_seeds",
+    "read",
+    "versions",
+    "chosen_precision",
+)  # of config.json: what is no part of the question
 
 
 class Stopped(KeyboardInterrupt):
@@ -148,6 +155,7 @@ def _opened(question: Plan, execution: Execution, opened: Callable[[Plan], Bench
             _warn(f"note: {note}")
     other_text.windows(bench)  # a text that cannot be used is told before anything is trained
     if not (folder / "config.json").exists():
+        check_used(bench.task)
         check_entries(bench)
     return bench
 

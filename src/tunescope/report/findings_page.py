@@ -108,6 +108,8 @@ def write_all(
     files.make_folder(folder)
     for old in (*folder.glob(f"{PICTURES}*"), *folder.glob("*.json.tmp-*"), *folder.glob("*.html.tmp-*")):
         old.unlink()
+    path = folder / f"{name}.html"  # first, for what stands without it is taken for another's
+    files.put(path, page(list(findings.values()), facts, texts, command, heading).encode())
     pictures = [picture for finding in findings.values() for picture in finding.pictures]
     for index, picture in enumerate(pictures, 1):
         files.put(folder / f"picture-{index}.svg", standalone(draw(picture)).encode())
@@ -115,8 +117,6 @@ def write_all(
         numbers = _as_json(finding, facts, texts, command)
         written = json.dumps(files.finite(numbers), indent=1, ensure_ascii=False, allow_nan=False)
         files.put(folder / f"{own}.json", written.encode("utf-8", "replace"))
-    path = folder / f"{name}.html"
-    files.put(path, page(list(findings.values()), facts, texts, command, heading).encode())
     return path
 
 

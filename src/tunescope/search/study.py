@@ -24,6 +24,7 @@ from tunescope.system import files, job_folder, machine, run_folder, sealed_json
 from tunescope.system.executors.local import Local
 from tunescope.system.lock import locked
 from tunescope.system.pieces import Place
+from tunescope.tasks.make import check_used
 from tunescope.trial import moved_files
 from tunescope.trial.bench import Bench
 from tunescope.trial.chat_day import on_its_day
@@ -78,6 +79,8 @@ def _held(request: SearchRequest, chosen: Sequence[Search], folder: Path, say: S
         if "model" in elsewhere:
             check_folder(bench, folder, {name: digest for name, digest in read.items() if name.startswith("model.")})
         check_answers(bench)
+        if not (folder / "config.json").exists():
+            check_used(bench.task)
         source = Source(bench.task, stand_in)
         for target in request.transfer_to:
             load_model(target)  # a model that is not there is told before anything is searched

@@ -154,13 +154,20 @@ def _kind(config: Mapping[str, Any]) -> str:
     return "search" if "searches" in config else str(config.get("recipe", ""))
 
 
-def check_own(run: Path, kind: str, besides: tuple[str, ...] = ()) -> None:
-    """UserError where something stands in the folder and no question: what others left there is not written over.
+WRITTEN = {
+    *("arms", "best", "jobs", "prompts", "seeds", "slurm", "units"),
+    *("report.html", "result.json", "results.json", "status.json"),
+}  # in a run's folder, beside its config.json
+TORN = ("LOCK", "config.json.tmp-")  # left by a process that was killed before it had one
 
-    besides: beginnings of names that do not matter.
+
+def check_own(run: Path, kind: str, besides: tuple[str, ...] = ()) -> None:
+    """UserError where something stands under a name of a run's own and no question: it is another's, and stays.
+
+    besides: such names that do not matter.
     """
-    own = ("LOCK", "config.json.tmp-", *besides)
-    others = [path for path in run.iterdir() if not path.name.startswith(own)]
+    names = {path.name for path in run.iterdir()} - set(besides)
+    others = [run / name for name in names if name in WRITTEN or (".tmp-" in name and not name.startswith(TORN))]
     if others and not (run / "config.json").exists():
         raise UserError(
             f"{run} holds something that is no {kind} ({min(path.name for path in others)}). "

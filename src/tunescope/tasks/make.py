@@ -41,14 +41,14 @@ def make_task(given: Mapping[str, Any], model_kind: str) -> Any:
     """{"kind": "classification", field: value, ...} -> the task, with a template and a way of answering to suit.
 
     Raises:
-        UserError: a kind or field that does not exist; a field or words that are given and have no use.
+        UserError: a kind or field that does not exist.
     """
     from pydantic import TypeAdapter, ValidationError
 
     own = {name: value for name, value in given.items() if name != "kind"}
     kind = kind_of(name := given["kind"])
     try:
-        task = TypeAdapter(kind).validate_python({**kind.usual(own, model_kind), **own})
+        return TypeAdapter(kind).validate_python({**kind.usual(own, model_kind), **own})
     except ValidationError as problem:
         first = problem.errors()[0]
         cause = first.get("ctx", {}).get("error")
@@ -56,17 +56,21 @@ def make_task(given: Mapping[str, Any], model_kind: str) -> Any:
             raise cause from None
         where = ".".join(map(str, first["loc"]))
         raise UserError(f"task {name}: '{where}' cannot be used: {first['msg'].lower()}.") from None
-    _check_used(task)
-    return task
 
 
-def _check_used(task: Task) -> None:
-    """UserError for a field of the text that the template does not name, and for words that a head does not say."""
+def check_used(task: Task) -> None:
+    """UserError for a field of the text that the template does not name, and for words that a head does not say.
+
+    Asked of what is begun, not of what an earlier version has run.
+    """
+    if name_of(task) is None:
+        return
+    template = getattr(task, "template", "")
     for one in options_of(type(task)):
         named = getattr(task, one.field) if one.field in ("text", "input") else one.default
         if named != one.default and named not in task.fields():
             raise UserError(
-                f"{one.names[0]} {named} has no use: the template, {task.template!r}, has no {{{named}}}. Write it "
+                f"{one.names[0]} {named} has no use: the template, {template!r}, has no {{{named}}}. Write it "
                 f"there, or leave {one.names[0]} out."
             )
     words: Mapping[str, str] = getattr(task, "words", {})

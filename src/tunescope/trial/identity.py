@@ -66,6 +66,8 @@ def default_folder(question: Plan, kind: str = "", asked: Sequence[Any] = ()) ->
     safe = "".join(letter if letter.isalnum() or letter in "-_." else "-" for letter in name)
     left_out = (*plan.AFTERWARDS, "apart")
     fields = {name: value for name, value in plan_json.to_json(question).items() if name not in left_out}
+    if question.pilot_of:
+        fields["pilot_of"] = {name: value for name, value in fields["pilot_of"].items() if name != "max_seeds"}
     for name in ("load", "dev_share", "fit", "day", "chosen_precision"):
         if not getattr(question, name):
             fields.pop(name)  # which earlier versions did not have

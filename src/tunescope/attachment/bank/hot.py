@@ -122,10 +122,9 @@ class Hot:
             check_member(entry.name, one if isinstance(one, Spec) else one.spec)
         artifacts = initialised(model, read, tokenizer, seed)
         check_in_force(model, artifacts)
-        uses = site_uses(model, artifacts)
+        uses = [*bias_uses(model, entry.name, artifacts), *site_uses(model, artifacts)]
         for use in uses:
-            check_rows_seen(entry.name, use)
-        uses = [*bias_uses(model, entry.name, artifacts), *uses]
+            check_rows_seen(model, entry.name, use)
         return Ready(tuple(artifacts), uses, is_given=not isinstance(entry.given, Path))
 
     def _shrink(self, keep: set[Entry]) -> None:

@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -14,6 +14,9 @@ from torch import Tensor, nn
 from tunescope.attachment.site_hooks import SiteUse
 from tunescope.errors import UserError
 from tunescope.methods.artifact import Params, SiteDelta
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 EXPERT = re.compile(r"(^|\.)experts\.\w*?\d+(\.|$)")  # or a map of one
 _Use = tuple[Sequence[int], SiteUse[SiteDelta]]  # the rows that take a delta, and the delta at its site
@@ -46,8 +49,10 @@ class Rowwise:
 
     def apply(self, p: Params, x: Tensor, h: Tensor) -> Tensor:
         """x (batch, ..., d_in), h (batch, ..., d_out); some families fold the length into the batch."""
-        self._check(x)
         spec = replace(self.spec, dropout=self.dropout) if self.drops else self.spec  # type: ignore[type-var]
+        if self.shared and self.rows is None:  # whose a token is makes no difference
+            return spec.apply(p, x, h)
+        self._check(x)
         by_row, before = x.reshape(self.batch, -1, x.shape[-1]), h.reshape(self.batch, -1, h.shape[-1])
         rows = None if self.rows is None else self.rows.to(h.device)
         if rows is not None:
@@ -101,8 +106,16 @@ def rowwise(
     return made
 
 
-def check_rows_seen(name: str, use: SiteUse[SiteDelta]) -> None:
-    """Raises UserError for a delta at an expert, which is called with some tokens and not told whose they are."""
+def check_rows_seen(model: PreTrainedModel, name: str, use: SiteUse[SiteDelta]) -> None:
+    """Raises UserError for a delta that is called with some tokens and not told whose they are.
+
+    So an expert is, and the head of a masked model that is given the masked tokens alone.
+    """
+    if getattr(model.config, "sparse_prediction", False) and use.site.h.module not in set(model.base_model.modules()):
+        raise UserError(
+            f"Bank: {name!r} changes {use.site.name!r}, of a head that sees some tokens of a batch (sparse_prediction) "
+            "and not whose they are: attach it alone, or merge it."
+        )
     if EXPERT.search(use.site.name):
         raise UserError(
             f"Bank: {name!r} holds {use.spec} at {use.site.name!r}, an expert, which sees some tokens of a batch "
