@@ -19,6 +19,7 @@ from tunescope.attachment.bank.banked import Banked
 from tunescope.attachment.bank.hot import Hot, Ready
 from tunescope.attachment.sites import site_map
 from tunescope.methods.artifact import Artifact
+from tunescope.system import files
 
 ARMS = {
     "prefix": "prefix:length=5",
@@ -400,6 +401,27 @@ def test_a_name_that_is_given_anew_acts_anew() -> None:
         changed = model(**given, rows=["anna", None]).logits
     assert not torch.equal(before[0], after[0]) and torch.equal(before[1], after[1])
     assert not torch.equal(changed[0], after[0]), name
+
+
+def test_a_save_that_is_at_work_or_was_killed_and_hidden_folders_are_no_artifacts(tmp_path: Path) -> None:
+    model = tiny.make("gpt2")
+    for name in ("anna", "ben", ".hidden", "x.tmp-1"):
+        ts.save(tmp_path / name, tiny.away(model, "lora:rank=2", 0), model=model)
+    (tmp_path / "ben").rename(files.beside(tmp_path / "ben"))
+    assert list(ts.Bank.folder(tmp_path)) == ["anna", "x.tmp-1"]
+
+
+def test_the_base_is_that_of_what_is_there_and_not_of_what_was_removed(tmp_path: Path) -> None:
+    model, other = tiny.make("gpt2"), tiny.make("gpt2", seed=5)
+    for name, base in (("a", model), ("b", model), ("c", other)):
+        ts.save(tmp_path / name, tiny.away(base, "lora:rank=2", 0), model=base)
+    bank = ts.Bank({"a": tmp_path / "a", "b": tmp_path / "b"})
+    bank.remove("a")
+    with pytest.raises(ts.UserError, match=r"'c' was made for another base model .* than 'b'"):
+        bank.add("c", tmp_path / "c")
+    bank.remove("b")
+    bank.add("c", tmp_path / "c")
+    assert list(bank) == ["c"]
 
 
 def test_bad_input_is_one_clear_line(tmp_path: Path) -> None:

@@ -100,6 +100,8 @@ def test_a_page_of_two_runs_is_written_again(runs):
         comparisons.report(str(runs / "a"), str(runs / "b"))
         comparisons.report(str(runs / "b"), str(runs / "a"), out=str(runs / "b" / "against-a.html"))
     assert "a against b" in (runs / "b" / "against-a.html").read_text()
+    with pytest.raises(UserError, match=r"/none is no folder\. Make it, or give a file in another: --out FILE"):
+        comparisons.report(str(runs / "b"), str(runs / "a"), out=str(runs / "none" / "against-a.html"))
 
 
 def test_a_page_that_is_not_of_anchors_is_refused_before_a_model_is_loaded(tmp_path):

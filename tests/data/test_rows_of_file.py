@@ -135,6 +135,11 @@ def test_unusual_line_separators_inside_a_json_string_do_not_end_the_line(tmp_pa
             gzip.compress(b'{"a": 1}', mtime=0),
             ["is packed by gzip, and its name does not say so: mv ", "a.jsonl.gz"],
         ),
+        (
+            "a.jsonl",
+            b"PAR1\x15\x04\xd8\0",
+            ["is Parquet, and its name does not say so: mv ", "a.jsonl ", "a.parquet"],
+        ),
         ("a.csv", "text\na\nb\0c", ["line 3 holds a NUL", "tr -d"]),
         ("a.jsonl", '{"a": "b\\u0000"}', ["line 1: 'a' holds a NUL"]),
         ("a.jsonl", '{"a": "b\\ud83d"}', ["line 1: 'a' holds half of a surrogate pair"]),
@@ -166,9 +171,13 @@ def test_files_that_cannot_be_opened_are_named(tmp_path):
         sha256(tmp_path / "no.jsonl")
 
 
-@pytest.mark.parametrize(
-    "content", [b"plain text", gzip.compress(b"x" * 999, mtime=0)[:-9], b"\x1f\x8b\x08\0\0\0\0\0\0\0zz"]
-)
+def test_a_plain_file_named_as_packed_is_told_to_be_renamed(tmp_path):
+    (tmp_path / "a.jsonl.gz").write_text('{"a": 1}')
+    told = f"is not packed by gzip, and its name says so: mv {tmp_path}/a.jsonl.gz {tmp_path}/a.jsonl"
+    assert told in problem(tmp_path / "a.jsonl.gz")
+
+
+@pytest.mark.parametrize("content", [gzip.compress(b"x" * 999, mtime=0)[:-9], b"\x1f\x8b\x08\0\0\0\0\0\0\0zz"])
 def test_a_broken_gzip_file_is_named(tmp_path, content):
     (tmp_path / "a.jsonl.gz").write_bytes(content)
     assert "a.jsonl.gz is not a whole gzip file" in problem(tmp_path / "a.jsonl.gz")

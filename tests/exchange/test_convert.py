@@ -10,6 +10,7 @@ import pytest
 import tiny
 import tinyrun
 import torch
+import transformers
 from safetensors.torch import save_file
 
 import tunescope as ts
@@ -17,6 +18,7 @@ from tunescope.attachment.initial_artifacts import initialised
 from tunescope.attachment.made_for import tokenizer_hash
 from tunescope.cli import app
 from tunescope.exchange import compare_outputs, convert, formats, outgoing
+from tunescope.exchange.export_import import exported
 from tunescope.exchange.foreign_files import read_json, read_tensors
 from tunescope.exchange.format import find_format, format_lines, format_names, format_outline
 from tunescope.methods.artifact import Artifact
@@ -290,3 +292,14 @@ def test_every_form_says_what_it_is_and_where_it_serves(name: str) -> None:
     assert "write" in told or "read" in told
     for does in {"write", "read"} & told.keys():
         assert hasattr(find_format(name, does), does)
+
+
+def test_an_artifact_of_another_family_is_told_before_a_head_that_its_model_lacks(tmp_path: Path) -> None:
+    model = tiny.make("gpt2", dtype=torch.float32)
+    about = {"task": {"kind": "classification", "by": "words"}}
+    ts.save(tmp_path / "lora", tiny.away(model, "lora:rank=2", 0), model=model, about=about)
+    config = transformers.BertConfig(vocab_size=40, hidden_size=24, num_hidden_layers=1, num_attention_heads=2)
+    transformers.BertModel(config).save_pretrained(tmp_path / "bert")
+    tiny.tokenizer().save_pretrained(tmp_path / "bert")
+    with pytest.raises(ts.UserError, match=r"was made for another base model \(a gpt2, this is a bert\)"):
+        [*exported(str(tmp_path / "lora"), "peft", str(tmp_path / "bert"), str(tmp_path / "out"))]

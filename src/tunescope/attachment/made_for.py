@@ -26,6 +26,15 @@ def check_base(model: PreTrainedModel, artifact: Artifact, tokenizer: PreTrained
         raise UserError(f"{artifact.spec} was made with another tokenizer (other vocabulary): load that one.")
 
 
+def check_family(artifact: Artifact, made_for: str, is_of: str) -> None:
+    """UserError for an artifact of another family than the model's, where no weights can be compared."""
+    if made_for != is_of:
+        raise UserError(
+            f"{artifact.spec} was made for another base model (a {made_for}, this is a {is_of}): load the model it was "
+            "tuned on."
+        )
+
+
 def known_tokenizer(artifacts: Sequence[Artifact]) -> str | None:
     """The tokenizer that artifacts know, as its hash; UserError where they know two."""
     known = {artifact.tokenizer for artifact in artifacts} - {None}

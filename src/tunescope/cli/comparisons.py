@@ -198,6 +198,8 @@ def _two(run: Path, other: Path, results: dict[str, Any], out: str | None) -> No
     from tunescope.system import run_folder
 
     path = Path(out) if out else other / f"against-{run.resolve().name}.html"
+    if not path.parent.is_dir():
+        raise UserError(f"{path.parent} is no folder. Make it, or give a file in another: --out FILE")
     with _unwritable(path):
         two_runs.check_path(path)
     with _damage_named(other):

@@ -60,7 +60,7 @@ def lines(ask: Ask, recipe: Recipe, name: str) -> Iterator[str]:
     """
     check(ask, recipe)
     if "data" not in recipe.TAKES or "accumulate" not in recipe.TAKES:
-        raise UserError(f"--check is for recipes on a model and a corpus, and {ask.name} is none.")
+        raise UserError(f"--check is for recipes whose lines are tuned on a corpus, and {ask.name} is none.")
     made = recipe.settings(ask)
     (machine, precision), rows = gpu(name, ask.precision), _rows(made)
     yield (

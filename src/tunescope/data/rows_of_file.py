@@ -25,6 +25,7 @@ from tunescope.system import shell
 from tunescope.system.say import visible
 
 SMALL, GROWTH = 2**26, 100  # bytes that any gzip file may unpack to, and how often its own size a larger one may
+GZIP, PARQUET = b"\x1f\x8b", b"PAR1"  # what such files begin with
 FORMATS = (".jsonl", ".ndjson", ".csv", ".tsv")
 TABLES = {
     ".feather": "read_feather",
@@ -101,6 +102,11 @@ def content(path: Path) -> bytes:
     try:
         found = _unpacked(path) if path.suffix == ".gz" else path.read_bytes()
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        if path.read_bytes()[:2] != GZIP:
+            as_it_is = shell.path(path.with_suffix(""))
+            raise UserError(
+                f"{path} is not packed by gzip, and its name says so: mv {shell.path(path)} {as_it_is}"
+            ) from error
         raise UserError(f"{path} is not a whole gzip file ({error}). Compress it again: gzip FILE.") from error
     except OSError as error:
         _fail(path, error)
@@ -122,9 +128,6 @@ def _unpacked(path: Path) -> bytes:
     return found
 
 
-GZIP = b"\x1f\x8b"  # what such a file begins with
-
-
 def _decoded(content: bytes, path: Path) -> str:
     try:
         text = content.decode("utf-8-sig")
@@ -133,6 +136,11 @@ def _decoded(content: bytes, path: Path) -> str:
             raise UserError(
                 f"{path} is packed by gzip, and its name does not say so: "
                 f"mv {shell.path(path)} {shell.path(f'{path}.gz')}"
+            ) from error
+        if content[:4] == PARQUET:
+            raise UserError(
+                f"{path} is Parquet, and its name does not say so: "
+                f"mv {shell.path(path)} {shell.path(path.with_suffix('.parquet'))}"
             ) from error
         wide = content[:2] in (b"\xff\xfe", b"\xfe\xff")
         shown = error.object[error.start]  # utf-8-sig counts from behind the mark

@@ -7,6 +7,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 
 from tunescope.attachment import artifact_folder
+from tunescope.attachment.made_for import check_family
 from tunescope.attachment.manifest import read_manifest
 from tunescope.errors import UserError
 from tunescope.exchange import convert
@@ -16,7 +17,7 @@ from tunescope.methods.artifact import Artifact, SiteDelta
 from tunescope.methods.deltas.head import Head
 from tunescope.methods.text_form import show
 from tunescope.models.anatomy import anatomy
-from tunescope.models.load import load_model
+from tunescope.models.load import config_of, load_model
 from tunescope.system import files
 
 FEW = 5  # names that are read at a glance
@@ -30,9 +31,14 @@ def exported(artifact: str, to: str, model: str, out: str) -> Iterator[str]:
     """
     find_format(to, "write")
     artifacts = artifact_folder.load(artifact)
-    about = read_manifest(Path(artifact)).get("about") or {}
+    manifest = read_manifest(Path(artifact))
+    about = manifest.get("about") or {}
     answers = (about.get("task") or {}).get("by")
-    base, tokenizer = load_model(model, in_words=answers == "words")  # an encoder then has the head that gives them
+    try:
+        base, tokenizer = load_model(model, in_words=answers == "words")  # an encoder then has the head that gives them
+    except UserError:
+        check_family(artifacts[0], manifest["base"]["model_type"], config_of(model).model_type)
+        raise
     if anatomy(base).kind == "decoder" and any(isinstance(artifact.spec, Head) for artifact in artifacts):
         base = base.base_model  # its logits are the head's, and no words
     with files.errors_told(out):

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from tunescope.attachment.artifact_folder import load
 from tunescope.attachment.attached import Attached, attach
+from tunescope.attachment.made_for import check_base
 from tunescope.attachment.manifest import read_manifest
 from tunescope.data.read import read
 from tunescope.data.row import value
@@ -71,6 +72,8 @@ def run(request: ProbeRequest) -> tuple[Finding, Path]:
     needs_text = getattr(module, "NEEDS_TEXT", True)
     _check_asked(request, needs_text)
     model, tokenizer = load_model(request.model)
+    for artifact in artifacts:
+        check_base(model, artifact, tokenizer)
     task = _task(request)
     turns = Turns(**task["chat"]) if task.get("chat") and request.data is not None else None
     is_begun = any(isinstance(artifact.spec, Text | Anchors) for artifact in artifacts)

@@ -19,6 +19,7 @@ from typing import Any
 from tunescope.errors import UserError
 from tunescope.system import shell
 
+BESIDE = re.compile(r"\.tmp-\d+-[0-9a-f]{8}$")  # how names that `beside` gives end
 SAME_COMMAND = "type the same command again"
 TAKEN = (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR)  # of a name that a folder is to have
 FULL = (errno.ENOSPC, errno.EDQUOT)

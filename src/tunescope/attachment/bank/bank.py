@@ -15,6 +15,7 @@ from typing import Any
 
 from tunescope.errors import UserError
 from tunescope.methods.artifact import Artifact, AttentionDelta, Spec
+from tunescope.system import files
 
 Given = Spec | Artifact | Sequence[Spec | Artifact] | str | Path
 HOT = 2**30
@@ -53,10 +54,14 @@ class Bank:
 
     @classmethod
     def folder(cls, path: str | Path, *, hot: int = HOT) -> Bank:
-        """All saved artifacts that lie in a folder, by the names of their folders. Raises UserError for none."""
+        """All saved artifacts that lie in a folder, by the names of their folders. Raises UserError for none.
+
+        Hidden folders are none of them, nor is one that a save is at work on, or was killed at.
+        """
         from tunescope.attachment.manifest import MANIFEST
 
-        found = {place.parent.name: place.parent for place in sorted(Path(path).glob(f"*/{MANIFEST}"))}
+        places = [place.parent for place in sorted(Path(path).glob(f"*/{MANIFEST}"))]
+        found = {one.name: one for one in places if not one.name.startswith(".") and not files.BESIDE.search(one.name)}
         if not found:
             raise UserError(f"Bank.folder({str(path)!r}): no folder in it holds a {MANIFEST}.")
         return cls(found, hot=hot)
@@ -84,6 +89,9 @@ class Bank:
         with self._lock:
             del self._entries[self.entry(name).name]
             self.removals += 1
+            if self._base is not None and self._base[0] == name:
+                bases = ((other, _base_of(entry)) for other, entry in self._entries.items())
+                self._base = next(((other, base) for other, base in bases if base is not None), None)
 
     def entry(self, name: str) -> Entry:
         """What stands under a name. Raises UserError for one that is not there."""
