@@ -115,7 +115,5 @@ def test_several_bases_have_lines_each(models, tmp_path):
 
 
 def test_a_recipe_without_a_model_and_a_corpus_cannot_be_asked():
-    with pytest.raises(
-        UserError, match="--check is for recipes whose lines are tuned on a corpus, and petrov"
-    ):
+    with pytest.raises(UserError, match="--check is for recipes whose lines are tuned on a corpus, and petrov"):
         list(estimate.lines(Ask("petrov-table1", check=True), find("petrov-table1"), "H100"))
