@@ -103,9 +103,9 @@ def content(path: Path) -> bytes:
         found = _unpacked(path) if path.suffix == ".gz" else path.read_bytes()
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         if path.read_bytes()[:2] != GZIP:
-            as_it_is = shell.path(path.with_suffix(""))
             raise UserError(
-                f"{path} is not packed by gzip, and its name says so: mv {shell.path(path)} {as_it_is}"
+                f"{path} is not packed by gzip, and its name says so: "
+                f"mv {shell.path(path)} {shell.path(path.with_suffix(''))}"
             ) from error
         raise UserError(f"{path} is not a whole gzip file ({error}). Compress it again: gzip FILE.") from error
     except OSError as error:
