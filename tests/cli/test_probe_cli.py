@@ -136,6 +136,19 @@ def test_what_cannot_be_asked_is_one_clear_line(probe, words, told):
     assert err.startswith("error: ") and err.count("\n") == 1
 
 
+def test_an_artifact_of_another_base_is_told_before_a_template_that_its_model_lacks(
+    material, monkeypatch, capsys, tmp_path
+):
+    model, bert = tiny.make("llama", dtype=torch.float32), tiny.make("bert", dtype=torch.float32)
+    with ts.attach(model, ts.Prefix(length=2)) as tuned:
+        ts.save(tmp_path / "a", tuned.artifacts, model=model, about={"task": {"template": "{said} w9", "by": "words"}})
+    bert.save_pretrained(tmp_path / "bert")
+    tiny.tokenizer().save_pretrained(tmp_path / "bert")
+    words = ["--model", tmp_path / "bert", "--artifact", tmp_path / "a", "--data", material / "rows.jsonl"]
+    code, _, err = call(monkeypatch, capsys, "probe", "pattern", *words, "--out", tmp_path / "out")
+    assert code == 2 and "was made for another base model" in err
+
+
 def test_what_others_made_in_the_folder_is_kept(probe, tmp_path):
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "picture-of-mine.svg").write_text("mine")

@@ -1,6 +1,7 @@
 """A whole comparison on a tiny model: the protocol, what is written, and what survives."""
 
 import copy
+import dataclasses
 import json
 import os
 import random
@@ -673,6 +674,17 @@ def test_what_differs_in_a_folder_is_named_however_deep(tmp_path):
     new = old | {"settings": {"course": {"steps": 2, "rates": [1]}, "lines": []}}
     with pytest.raises(UserError, match=r"it differs in: settings\.course\.steps, settings\.lines\)"):
         run_folder.check_config(tmp_path, new)
+
+
+def test_words_that_a_head_does_not_say_are_refused_in_a_new_run_and_stay_in_an_old_one(bench, material, tmp_path):
+    kept = bench.task
+    bench.task = dataclasses.replace(kept, by="head", words={"neg": "bad", "pos": "good"}, template="{text}")
+    try:
+        with pytest.raises(UserError, match="--words have no use: an encoder's head answers with no word"):
+            on(bench, question(material), tmp_path / "new")
+    finally:
+        bench.task = kept
+    assert not (tmp_path / "new" / "config.json").exists()
 
 
 def test_the_folder_of_a_model_is_no_run(tmp_path):

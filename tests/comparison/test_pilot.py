@@ -9,13 +9,14 @@ import tinyrun
 from made_results import LORA, PREFIX, ZERO, results
 from tokenizers import processors
 
-from tunescope.comparison import comparison
+from tunescope.comparison import comparison, procedure
 from tunescope.comparison.pilot import piloted
 from tunescope.errors import UserError
 from tunescope.report.verdict import forecast
 from tunescope.report.verdict.forecast import Shares, answer
 from tunescope.report.verdict.reader import gather
 from tunescope.report.verdict.verdict import decide
+from tunescope.system import run_folder
 from tunescope.trial import command, identity, plan, plan_check, plan_json
 from tunescope.trial.train.settings import Settings
 
@@ -51,11 +52,16 @@ def test_the_length_of_its_trials_and_runs(changes, trial, steps):
     assert (cut.trial_steps, cut.settings.steps, cut.rates) == (trial, steps, asked(**changes).rates)
 
 
-def test_its_command_asks_for_the_whole_with_pilot_and_its_config_comes_back():
+def test_its_command_asks_for_the_whole_with_pilot_and_its_config_comes_back(tmp_path):
     cut = piloted(asked())
     assert command.command(cut) == command.command(asked()) + " --pilot"
     more = replace(asked(), max_seeds=6)
     assert "--max-seeds 6" in command.command(piloted(more)) == command.command(more) + " --pilot"
+    older, now = (plan_json.to_json(cut) | {"version": run_folder.VERSION} for _ in range(2))
+    older["pilot_of"] = {name: value for name, value in older["pilot_of"].items() if name != "max_seeds"}
+    run_folder.write_config(tmp_path, older)
+    now["pilot_of"] = now["pilot_of"] | {"max_seeds": 12}
+    run_folder.check_config(tmp_path, now, procedure.UNASKED)  # a pilot that an earlier version began
     assert identity.default_folder(piloted(more)) == identity.default_folder(cut)
     with pytest.raises(UserError, match="--max-seeds adds seeds to a comparison, and a pilot has one seed"):
         plan_check.check(replace(cut, max_seeds=6))

@@ -230,6 +230,8 @@ def test_what_cannot_be_answered_is_told(done, material, tmp_path):
         done.predict([{"text": "a film"}, {"review": "a film"}])
     with pytest.raises(UserError, match=r"'prediction' of their own\. Give the answers another name: --field NAME$"):
         done.predict([{"text": "a film", "prediction": "neg"}])
+    with pytest.raises(UserError, match="--field is empty; give the answers a name: --field NAME"):
+        done.predict([{"text": "a film"}], field="")
     with pytest.raises(
         UserError, match=r"^row 2: label 'so-so' is none of the run's: neg, pos\. Correct it, or empty it"
     ):
