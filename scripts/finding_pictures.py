@@ -1,4 +1,4 @@
-"""The pictures of docs/findings.md, each drawn from one results file by the parts that the reports are drawn of.
+"""The pictures of docs/findings/, each drawn from one results file by the parts that the reports are drawn of.
 
 dots      a row a line of a table: ours filled, with its interval, the paper's hollow; of the starts a dot a seed
 grid      a whole table as a heat map, the paper's below

@@ -1,6 +1,6 @@
-"""The blocks of docs/findings.md, one a results file: claims with what came of them, a picture, the table, the command.
+"""The blocks of docs/findings/, one a results file: claims with what came of them, a picture, the table, the command.
 
-The page asks for one by `<!-- finding FILE | PICTURE --><!-- / finding -->`. FILE is one of results/ without .json.
+A page asks for one by `<!-- finding FILE | PICTURE --><!-- / finding -->`. FILE is one of results/ without .json.
 PICTURE is a column of its table, `grid`, `training` (scripts/finding_pictures.py), or a drawing of results/ by its
 name. A table that another page has is linked there; otherwise it stands behind a fold.
 """
@@ -18,12 +18,17 @@ from scripts.numbers import RESULTS, answer, read
 from scripts.results import REAL
 
 DOCS = RESULTS.parent / "docs"
-PAGE, PICTURES = DOCS / "findings.md", DOCS / "findings"
+FRONT, PICTURES = DOCS / "findings.md", DOCS / "findings"
 BLOCK = re.compile(r"<!-- finding ([^|>]+?) \| ([^>]+?) -->.*?<!-- / finding -->", re.DOTALL)
 
 
+def pages() -> list[Path]:
+    """The front page, and those of the questions, beside their pictures."""
+    return [FRONT, *sorted(PICTURES.glob("*.md"))]
+
+
 def filled(text: str) -> str:
-    """The page with every block as it is to be."""
+    """A page of them with every block as it is to be."""
     return BLOCK.sub(
         lambda found: f"{found[0].partition('-->')[0]}-->\n\n{block(*found.groups())}\n\n<!-- / finding -->", text
     )
@@ -39,7 +44,7 @@ def block(file: str, picture: str) -> str:
 
 
 def _image(file: str, picture: str) -> str:
-    where = f"../results/{picture}" if picture.endswith(".svg") else f"findings/{file}.svg"
+    where = f"../../results/{picture}" if picture.endswith(".svg") else f"{file}.svg"
     drawn = (RESULTS / picture).read_text("utf-8") if picture.endswith(".svg") else drawing(file, picture)
     told = html.unescape(re.findall(r'aria-label="([^"]*)"', drawn)[0]).replace("[", "(").replace("]", ")")
     return f"![{told}]({where})"
@@ -53,7 +58,7 @@ def drawing(file: str, picture: str) -> str:
 
 
 def pictures(text: str) -> dict[Path, str]:
-    """Every picture of the page and its place, but for those that results/ has."""
+    """Every picture of the pages, whose text this is, and its place, but for those that results/ has."""
     asked = [(file, picture) for file, picture in BLOCK.findall(text) if not picture.endswith(".svg")]
     made = {PICTURES / f"{file}.svg": drawing(file, picture) for file, picture in asked}
     return made | {PICTURES / "claims.svg": claims_picture.outcomes(claims.read())}
@@ -79,7 +84,7 @@ def _table(file: str, result: dict[str, Any]) -> Iterator[str]:
     """The table behind a fold, or where it is, with the command; and the command of the published size."""
     elsewhere = home(file)
     if elsewhere:
-        yield f"The table: [{elsewhere[0]}]({elsewhere[1]}). The command: `{_made_by(file, result)}`."
+        yield f"The table: [{elsewhere[0]}](../{elsewhere[1]}). The command: `{_made_by(file, result)}`."
     else:
         yield "<details>\n<summary>The table, and the command</summary>"
         yield paper_table.table(result)

@@ -264,10 +264,10 @@ def main() -> int:
     wrong = [told for text in pages.values() for told in spans.untrue(text)]
     for told in wrong:
         print(f"not so: {told}", file=sys.stderr)
-    checks, last = "--check" in sys.argv, pages.pop(findings.PAGE)
+    checks, last = "--check" in sys.argv, {path: pages.pop(path) for path in findings.pages()}
     stale = _put({path: filled(text) for path, text in pages.items()}, checks=checks)
-    drawn = findings.pictures(last)
-    stale += _put({findings.PAGE: filled(last)} | drawn, checks=checks)  # it links to the tables of the others
+    drawn = findings.pictures("\n".join(last.values()))
+    stale += _put({path: filled(text) for path, text in last.items()} | drawn, checks=checks)  # they link to the others
     unused = set(findings.PICTURES.glob("*.svg")) - set(drawn)
     if checks:
         return int(bool(stale or unused or wrong))

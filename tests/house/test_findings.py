@@ -1,4 +1,4 @@
-"""docs/findings.md: every number in a sentence is a cell of a file, every comparison is so, pictures are to scale."""
+"""docs/findings/: every number in a sentence is a cell of a file, every comparison is so, pictures are to scale."""
 
 import json
 import re
@@ -11,7 +11,7 @@ from scripts import claims, finding_pictures, findings, spans
 from scripts.numbers import RESULTS, Number, numbers
 from tunescope.system import sealed_json
 
-PAGE = findings.PAGE.read_text("utf-8")
+PAGE = "\n\n".join(path.read_text("utf-8") for path in findings.pages())
 LABEL = "prefix-main | full tuning | bleu"
 
 
@@ -21,7 +21,7 @@ def prose(text: str) -> str:
     text = re.sub(r"<!-- (\S+):begin -->.*?<!-- \1:end -->", "", text, flags=re.DOTALL)
     text = spans.SPAN.sub("", text)
     text = re.sub(r"<!-- .*? -->|`[^`]*`|\]\([^)]*\)|^#.*$|^!.*$", "", text, flags=re.MULTILINE)
-    return "\n\n".join(one for one in text.split("\n\n") if not one.startswith("**Published.**"))
+    return "\n\n".join(one for one in text.split("\n\n") if not one.strip().startswith("**Published.**"))
 
 
 def unheld(text: str) -> list[str]:
