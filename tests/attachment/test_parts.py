@@ -3,6 +3,7 @@
 import copy
 import io
 import pickle
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -51,6 +52,20 @@ def test_no_part_is_copied_or_pickled_with_something_attached(arm: str) -> None:
         copy.deepcopy(nn.Sequential(nn.Tanh(), model.lm_head))
     tuned.detach()
     assert_no_trace(model, before)
+
+
+def test_a_whole_model_that_is_saved_while_its_base_has_something_attached_is_told_of() -> None:
+    """Its file would hold the base alone, and it has no way to know."""
+    model = tiny.make("llama")
+    with ts.attach(model.model, ts.LoRA(rank=2)), pytest.warns(UserWarning, match=r"this LlamaModel.*Attach to the wh"):
+        model.state_dict()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.state_dict()
+        with ts.attach(model.model, ts.LoRA(rank=2)):
+            model.model.state_dict()
+        with ts.attach(model, ts.LoRA(rank=2)):
+            model.state_dict()
 
 
 def test_detached_every_part_is_copied_and_pickled_as_ever() -> None:

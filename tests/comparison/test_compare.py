@@ -22,7 +22,7 @@ import warm
 from safetensors.torch import load_file
 
 import tunescope as ts
-from tunescope.comparison import arms, comparison, protocol, run
+from tunescope.comparison import arms, comparison, protocol, run, saved_artifact
 from tunescope.comparison.comparison import ask, compare, resume
 from tunescope.comparison.conclusion import no_artifact
 from tunescope.comparison.entry import _entry as made_ready
@@ -701,6 +701,34 @@ def test_a_folder_of_a_newer_tunescope_is_refused(tmp_path, name):
     read = run_folder.read_results if name == "results.json" else run_folder.read_config
     with pytest.raises(UserError, match=f"{name} has version 99, and this tunescope reads .*pip install --upgrade"):
         read(tmp_path)
+
+
+def test_results_without_a_version_are_damaged_and_no_newer_ones(tmp_path):
+    (tmp_path / "results.json").write_text("{}")
+    with pytest.raises(files.Damaged, match=r"results\.json is damaged: it has no version\..* tunescope resume "):
+        run_folder.read_results(tmp_path)
+
+
+def test_a_run_whose_question_is_lost_goes_on_by_the_command_that_began_it(done, bench, material, tmp_path):
+    folder = tmp_path / "run"
+    shutil.copytree(done.folder, folder)
+    (folder / "config.json").unlink()
+    files.remove(folder / "results.json")
+    asked = json.loads((done.folder / "config.json").read_text())
+    on(bench, plan_json.from_json(asked, done.folder / "config.json"), folder)
+    own = {path.name for path in (done.folder / "arms").iterdir()}
+    assert {path.name for path in (folder / "arms").iterdir()} == own and (folder / "results.json").exists()
+
+
+def test_an_artifact_that_is_damaged_is_told(done, tmp_path):
+    folder = tmp_path / "run"
+    shutil.copytree(done.folder, folder)
+    assert not list(saved_artifact.damaged(folder))
+    tensors = next(folder.glob("arms/*/artifact/tensors.safetensors"))
+    tensors.write_bytes(tensors.read_bytes()[:50])
+    assert list(saved_artifact.damaged(folder)) == [
+        f"note: {tensors.parent} is damaged. It is made again where it is needed."
+    ]
 
 
 def test_resume_of_a_folder_that_is_no_run_is_refused(tmp_path):

@@ -230,6 +230,7 @@ def test_what_cannot_be_answered_is_told(done, material, tmp_path):
         done.predict([{"text": "a film"}, {"review": "a film"}])
     with pytest.raises(UserError, match=r"'prediction' of their own\. Give the answers another name: --field NAME$"):
         done.predict([{"text": "a film", "prediction": "neg"}])
+    assert done.predict([{"text": "a film", "": 5}])[0][""] == 5  # a name that the rows have
     with pytest.raises(UserError, match="--field is empty; give the answers a name: --field NAME"):
         done.predict([{"text": "a film"}], field="")
     with pytest.raises(
@@ -270,6 +271,13 @@ def test_an_arm_whose_artifact_is_gone_does_not_answer_as_the_bare_model(materia
         UserError, match=r"^What lora has saved in .*run is gone or damaged\. .* tunescope resume .*run$"
     ):
         run.predict(material[1]["test"])
+
+
+def test_a_text_to_be_forgotten_is_not_asked_for(material, tmp_path):
+    (tmp_path / "other.txt").write_text("the plot was dull and the film was bright " * 20)
+    run = compared(material, tmp_path / "run", ("demos:k=1",), forgetting=str(tmp_path / "other.txt"))
+    (tmp_path / "other.txt").unlink()
+    assert ts.predict(run.folder, [{"text": "a film"}])[0]["prediction"] in ("neg", "pos")
 
 
 def test_rows_that_were_changed_since_are_told(material, tmp_path):

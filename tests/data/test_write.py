@@ -1,5 +1,6 @@
 import csv
 import json
+import resource
 from datetime import timedelta
 from pathlib import Path
 
@@ -47,6 +48,32 @@ def test_each_row_is_there_as_soon_as_it_was_put(tmp_path):
         assert read(path) == ROWS[:1]
         put(ROWS[1])
     assert read(path) == ROWS
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.csv"])
+def test_a_disk_that_is_full_leaves_whole_rows(tmp_path, name):
+    """What is answered later may be put behind them."""
+    path, whole = tmp_path / name, 0
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    with pytest.raises(UserError, match=rf"{name} cannot be written: File too large"):  # noqa: PT012
+        try:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (500, before[1]))
+            with new_file(path, ["text"]) as put:
+                for _ in range(100):
+                    put({"text": 'a long "text",\nin two lines'})
+                    whole += 1
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert read(path) == [{"text": 'a long "text",\nin two lines'}] * whole and whole > 3
+
+
+def test_a_file_that_is_removed_while_it_is_written_is_told(tmp_path):
+    path = tmp_path / "a.jsonl"
+    put_all = new_file(path, NAMES)
+    put_all.__enter__()(ROWS[0])
+    path.unlink()
+    with pytest.raises(UserError, match=r"a\.jsonl was removed while it was written"):
+        put_all.__exit__(None, None, None)
 
 
 def test_another_file_is_left_as_it_is(tmp_path):

@@ -558,6 +558,9 @@ def test_an_infix_is_trained_where_the_output_begins_and_not_where_no_loss_sees_
         assert all(value.grad is not None and value.grad.abs().max() > 0 for value in tuned.parameters())
         with torch.no_grad():  # as it decodes: what the last token says is asked for
             model(input_ids=ids, **rows)
+            with pytest.raises(ts.UserError, match=r"The loss over a text .* needs output_start.*remove_unused_col"):
+                model(input_ids=ids, labels=ids, **rows)
+            model(input_ids=ids, labels=ids, output_start=torch.tensor([2, 3]), **rows)
 
 
 def test_a_soft_prompt_of_words_that_are_none_is_refused() -> None:

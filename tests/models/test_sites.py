@@ -201,3 +201,6 @@ def test_reentrant_checkpointing_is_refused_where_it_loses_gradients() -> None:
                 ts.UserError, match=r"Reentrant .* loses the gradients of a context\. Use .*use_reentrant"
             ):
                 tiny.output(model, tiny.batch(model))
+            model.training = False  # its layers are checkpointed where they are trained themselves
+            with pytest.raises(ts.UserError, match="Reentrant"):
+                tiny.output(model, tiny.batch(model))

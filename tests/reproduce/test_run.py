@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 import re
 from contextlib import nullcontext
 
@@ -18,7 +19,7 @@ from tunescope.reproduce.recipe import check, find, listing, recipes
 from tunescope.reproduce.recipes import _courses
 from tunescope.reproduce.recipes._largest import largest
 from tunescope.reproduce.show import as_json, as_text, ours
-from tunescope.system import run_folder, sealed_json
+from tunescope.system import lock, machine, run_folder, sealed_json
 
 TAKEN = {"protocol", "quick", "seeds", "model", "models", "data", "steps", "precision", "accumulate"}
 TAKEN |= {"batch-size", "inputs", "lines", "template", "words", "k", "test", "load"}
@@ -188,8 +189,10 @@ def test_a_run_at_work_is_told_of_so_far_where_the_table_can_grow(toy, monkeypat
     monkeypatch.setattr(Toy, "GROWS", True, raising=False)
     whole = run.so_far(Ask("toy"), toy, lambda line: None)
     assert (whole["table"]["rows"][0]["cells"][0]["mean"], whole["table"]["notes"]) == (0.5, [])
-    first.unlink()
-    part = run.so_far(Ask("toy"), toy, lambda line: None)
+    first.write_text(first.read_text().replace("0.25", "0.26"))
+    said = []
+    part = run.so_far(Ask("toy"), toy, said.append)
+    assert said[0] == f"note: {first} is damaged, and is left out."
     assert part["table"]["notes"] == ["1 of 2 pieces are done: this is of these alone."]
     assert part["table"]["rows"][0]["cells"][0]["values"] == [0.75]
     with pytest.raises(ts.UserError, match=r"No piece of toy is done in .*; leave out --so-far to begin"):
@@ -251,6 +254,26 @@ def test_an_earlier_result_that_is_of_something_else_is_refused(toy, tmp_path_fa
     sealed_json.put(toy / "result.json", result | changed)
     with pytest.raises(ts.UserError, match=message):
         run.reproduce(Ask("toy"), other, workers=1, say=lambda line: None, earlier=toy / "result.json")
+
+
+def test_an_earlier_result_that_is_not_there_is_told(toy):
+    with pytest.raises(ts.UserError, match=r"--earlier .*nope\.json: there is no such file\. Give the result\.json of"):
+        run.reproduce(Ask("toy"), toy, workers=1, say=lambda line: None, earlier=toy / "nope.json")
+
+
+def test_the_same_rows_under_another_name_are_the_same_to_an_earlier_result(toy, tmp_path):
+    units = Toy.units({"seeds": 2})
+    held = [{"unit": unit, "outcome": {"a": {"b": 0.5}}} for unit in units]
+    old = {"recipe": "toy", "versions": machine.versions(), "units": held}
+    known = {"seeds": 2, "data": "sst2:a", "sha256": "12"}
+    sealed_json.put(tmp_path / "held.json", old | {"settings": known})
+
+    def taken(**other):
+        return earlier.taken_over("toy", known | other, units, tmp_path / "held.json", tmp_path / "new")
+
+    assert taken(data="sst2:b").startswith("2 of 2 pieces are taken")
+    with pytest.raises(ts.UserError, match=r"other settings \(sha256 12, here 13\)"):
+        taken(data="sst2:b", sha256="13")
 
 
 def test_an_earlier_result_leaves_nothing_in_a_folder_of_other_settings(toy, tmp_path_factory, monkeypatch):
@@ -324,13 +347,14 @@ def test_of_bases_that_pieces_number_those_that_both_have_are_compared(toy, tmp_
 def test_a_piece_that_was_changed_on_the_disk_is_done_again_but_one_of_an_older_version_is_taken(toy, monkeypatch):
     for path in (toy / "units").iterdir():
         path.write_text(path.read_text().replace("0.25", "0.26"))
-    todo = []
+    todo, said = [], []
     monkeypatch.setattr(
         run, "_done", lambda crew, work, pieces, what, say: todo.extend(pieces) if what == "piece" else 0
     )
-    with pytest.raises(ts.UserError, match="is not the folder of a run"):  # for nothing was done there
-        run._outcomes("toy", Toy, {"seeds": 2}, toy, 1, lambda line: None)
+    with pytest.raises(ts.UserError, match="was removed while the run was at work"):  # for it has no question
+        run._outcomes("toy", Toy, {"seeds": 2}, toy, 1, said.append)
     assert [one[2] for one in todo] == [{"seed": 0}]
+    assert re.fullmatch(r"note: \S*units/\w+\.json is damaged\. It is made again\.", "\n".join(said))
     todo[0][3].write_text('{"a": {"b": 0.25}}')
     (toy / "config.json").write_text('{"version": 1}')
     assert run._outcomes("toy", Toy, {"seeds": 2}, toy, 1, lambda line: None)[0][1] == {"a": {"b": 0.25}}
@@ -432,6 +456,21 @@ def test_what_others_have_in_a_folder_is_not_written_over(tmp_path, monkeypatch)
     with pytest.raises(ts.UserError, match=r"holds something that is no run of a recipe \(report\.html\)\. Name a new"):
         run.reproduce(Ask("toy"), tmp_path, workers=1, say=lambda line: None)
     assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
+
+
+def test_a_run_whose_question_is_lost_goes_on_with_what_it_has(toy):
+    want = run.reproduce(Ask("toy"), toy, workers=1, say=lambda line: None)
+    (toy / "config.json").unlink()
+    assert run.reproduce(Ask("toy"), toy, workers=1, say=lambda line: None)["table"] == want["table"]
+
+
+def test_of_a_run_at_work_other_commands_say_who_is(toy, capsys, monkeypatch):
+    run.reproduce(Ask("toy"), toy, workers=1, say=lambda line: None)
+    monkeypatch.setattr("sys.argv", ["tunescope", "status", str(toy)])
+    with lock.locked(toy, lambda line: None), pytest.raises(SystemExit):
+        main()
+    line = capsys.readouterr().err.splitlines()[-1]
+    assert re.search(rf"toy`: process {os.getpid()} on \S+ is at work on it\.$", line)
 
 
 @pytest.mark.parametrize("verb", ["status", "resume", "report"])

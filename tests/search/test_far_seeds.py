@@ -22,7 +22,8 @@ pytestmark = [pytest.mark.filterwarnings("ignore")]
 @pytest.fixture(scope="module")
 def request_(tmp_path_factory):
     model, data = tinyrun.write(tmp_path_factory.mktemp("material"))
-    plan = Plan(model=model, data=data, task={"kind": "classification"}, seeds=(0, 1))
+    task = {"kind": "classification", "words": {"pos": "pos", "neg": "neg"}}  # which a file sorts
+    plan = Plan(model=model, data=data, task=task, seeds=(0, 1))
     return study.SearchRequest(plan, METHODS, 330)
 
 

@@ -292,6 +292,16 @@ with locked(Path(sys.argv[1])):
 """
 
 
+def test_a_folder_that_is_gone_ends_a_search_and_is_not_made_anew(searching, tmp_path):
+    first = searching()
+    wait_for(tmp_path / "seed-0")
+    shutil.rmtree(tmp_path / "out")
+    (tmp_path / "go").touch()
+    _, err = first.communicate(timeout=60)
+    assert first.returncode == 2 and "out was removed while the run was at work. To begin anew, type the same" in err
+    assert not (tmp_path / "out" / "results.json").exists() and not (tmp_path / "out" / "prompts").exists()
+
+
 def wait_for(path, over=None):
     """Until the file is there; or until the process `over` has ended, which it must before long."""
     until = time.monotonic() + 60

@@ -49,13 +49,14 @@ def test_labels_come_from_the_training_rows_sorted_and_are_their_own_words(token
     assert prepared(tokenizer, numbers).labels == ("0.5", "1", "true")
 
 
-def test_given_words_keep_their_order_and_describe_says_everything_as_json(tokenizer):
+def test_given_words_are_sorted_by_label_as_a_file_keeps_them_and_describe_says_everything_as_json(tokenizer):
     words = {"pos": "great", "odd": "greatest film", "neg": "bad"}
     task = prepared(tokenizer, words=words)
     told = task.describe()
     assert json.loads(json.dumps(told)) == told
-    assert told["labels"] == ["pos", "odd", "neg"]
-    assert told["words"] == words
+    assert told == prepared(tokenizer, words=dict(sorted(words.items()))).describe()
+    assert told["labels"] == ["neg", "odd", "pos"]
+    assert told["words"] == words and list(told["words"]) == told["labels"]
     assert told["chance"] == pytest.approx(1 / 3)
     assert (told["kind"], told["metric"], told["higher_is_better"]) == ("classification", "accuracy", True)
     assert "longer words start at a disadvantage" in told["notes"][0]
@@ -210,8 +211,8 @@ def test_data_that_cannot_be_classified_are_refused(tokenizer):
     with pytest.raises(UserError) as caught:
         prepared(tokenizer, words={"pos": "great", "negative": "bad"})
     assert str(caught.value) == (
-        "train.csv line 3: label 'neg' is not among the labels: pos, negative. "
-        "Correct it, or name its word beside the others: --words pos=great,negative=bad,neg=WORD"
+        "train.csv line 3: label 'neg' is not among the labels: negative, pos. "
+        "Correct it, or name its word beside the others: --words negative=bad,pos=great,neg=WORD"
     )
     with pytest.raises(UserError, match="has no field 'text'"):
         prepared(tokenizer).encode([{"label": "pos"}], tokenizer, model_kind="decoder")

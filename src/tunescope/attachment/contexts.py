@@ -18,7 +18,8 @@ from tunescope.attachment.family_positions import FamilyPositions
 from tunescope.attachment.guards.changes import Watch
 from tunescope.attachment.guards.compiled import uncompiled
 from tunescope.attachment.guards.continuous import one_batch_at_a_time
-from tunescope.attachment.guards.marks import told_guidance, told_start, wants_output_start
+from tunescope.attachment.guards.marks import told_start, wants_output_start
+from tunescope.attachment.guards.output_start import check_output_start
 from tunescope.attachment.guards.single import Single
 from tunescope.attachment.site_hooks import are_tuned, computed_in
 from tunescope.errors import UserError
@@ -181,50 +182,17 @@ def _text_told(model: PreTrainedModel, given: Mapping[str, Any]) -> Told | None:
     return Told(text.shape[1], seen, start, positions)
 
 
-def check_output_start(model: PreTrainedModel, given: Mapping[str, Any], *, trains: bool) -> None:
-    """Without a cache, which may be a step of decoding that reads the whole text again, the output's start is told.
-
-    So it is where what acts from there is trained on a text: else the last token alone feels it, whose logit the loss
-    over a text leaves out, and every gradient is zero. Raises UserError where it is not, for texts packed into one row,
-    and for guidance, whose second text begins elsewhere.
-    """
-    if (scale := told_guidance(model)) != 1:
-        raise UserError(
-            f"generate() with guidance_scale={scale:g} reads a second text beside each row, and an infix, as a "
-            "reweight, is told of the rows alone where the output begins. Pass guidance_scale=1, or take a prefix."
-        )
-    told = given.get("output_start") is not None or told_start(model) is not None
-    if given.get("use_cache") is False and not told:
-        raise UserError(
-            "An infix without a cache needs output_start=(batch,), the index of each row's last input token, and so "
-            "does a reweight; generate() tells it."
-        )
-    text = text_of(given)
-    trains = trains and torch.is_grad_enabled()
-    if trains and not told and text is not None and text.shape[1] > 1 and not seen_by(given):
-        raise UserError(
-            "An infix that is trained needs output_start=(batch,), the index of each row's last input token, and so "
-            "does a reweight: without it only the last token of a row feels it, which the loss over a text leaves out."
-        )
-    positions = given.get("position_ids")
-    if positions is not None and given.get("attention_mask") is None and bool((positions.diff(dim=-1) < 0).any()):
-        raise UserError(
-            "An infix, and a reweight, act from where a row's output begins, and a row of several texts has more than "
-            "one such place. Give each text a row of its own, padded."
-        )
-
-
 def refuse_reentrant(model: PreTrainedModel) -> None:
-    if not model.training:  # transformers checkpoints only then
+    if not torch.is_grad_enabled():
         return
     for module in model.modules():
         function = getattr(module, "_gradient_checkpointing_func", None)
-        if getattr(function, "keywords", {}).get("use_reentrant"):
+        if module.training and getattr(function, "keywords", {}).get("use_reentrant"):
             raise UserError(
                 "Reentrant gradient checkpointing loses the gradients of a context. Use "
                 "model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={'use_reentrant': False})."
             )
-        if function is not None:
+        if module.training and function is not None:
             return
 
 

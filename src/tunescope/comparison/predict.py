@@ -209,7 +209,7 @@ def _planned(folder: Path, device: str, model: PreTrainedModel | None) -> Plan:
             f"{folder} was begun from Python with a loaded model. Give it again, from there: "
             "run.predict(rows, model=model, tokenizer=tokenizer)"
         )
-    plan = from_json(config, folder / "config.json")
+    plan = replace(from_json(config, folder / "config.json"), forgetting="")  # of which no answer tells
     if "kind" not in plan.task:
         raise UserError(f"{folder} was begun with a task of its own, which only Python has; it is not kept.")
     if model is None:
@@ -245,7 +245,7 @@ def _check_whole(folder: Path, name: str, todo: Job) -> None:
 
 def _check_free(found: Asked) -> None:
     """UserError where a row has a field of the name of the answers, or these have no name."""
-    if "" in found.names:
+    if not found.called:
         raise UserError("--field is empty; give the answers a name: --field NAME")
     if taken := next((name for name in found.names if found.names.count(name) > 1), None):
         raise UserError(f"The rows have a field {taken!r} of their own. Give the answers another name: --field NAME")

@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 from tunescope.attachment.share import is_shared
-from tunescope.comparison import halving, shared_passes, trials
+from tunescope.comparison import halving, saved_artifact, shared_passes, trials
 from tunescope.comparison.conclusion import conclude, drop_losers, fail
 from tunescope.comparison.deadline import Deadline
 from tunescope.comparison.entry import Entry, distinct, jobs_left, not_all_refused, trial_of
@@ -44,6 +44,8 @@ def tried(
             if entry.arm is None:
                 shown.done(entry.standing.name, "", {"status": "refused", "reason": entry.standing.reason})
         run_folder.drop_damaged(folder, shown.say)
+        for line in saved_artifact.damaged(folder):
+            shown.say(line)
         run_folder.sweep(folder, at_work=job_folder.leased(folder))
         with at_work(bench, execution, shown, lambda: _expected(bench, entries)) as any_run:
             run = deadline.timed(any_run)

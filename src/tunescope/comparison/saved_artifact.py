@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +37,14 @@ def is_whole(saved: Path, result: Mapping[str, Any]) -> bool:
         if isinstance(problem.__cause__, OSError) and files.disk_problem(problem.__cause__):
             raise problem.__cause__ from None
         return False
+
+
+def damaged(folder: Path) -> Iterator[str]:
+    """A line for each of a run that is damaged; one that is gone may be of an arm that lost."""
+    for path in sorted((folder / "arms").glob("*/result.json")):
+        result, saved = run_folder.kept(folder, path), place(folder, path.parent.name)
+        if result is not None and saved.exists() and not is_whole(saved, result):
+            yield f"note: {saved} is damaged. It is made again where it is needed."
 
 
 def copy(source: Path, target: Path, again: str) -> None:

@@ -6,7 +6,7 @@ import csv
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -33,15 +33,28 @@ def new_file(path: Path, names: Sequence[str]) -> Iterator[Put]:
     JSONL has each row as it is. CSV has a header of `names`, an empty field for what a row lacks and for null, and what
     is no text as JSON writes it.
 
-    Raises UserError as `check_new`, and where the disk refuses it.
+    Raises UserError as `check_new`, where the disk refuses it, and where the file was removed meanwhile.
     """
     check_new(path)
-    kind = KINDS[path.suffix.lower()]
+    kind, whole = KINDS[path.suffix.lower()], -1
     try:
         with open(path, "x", encoding="utf-8", newline="", buffering=1) as file:
-            yield kind(file, names)
+            whole = 0
+            put = kind(file, names)
+
+            def counted(row: Mapping[str, Any]) -> None:
+                nonlocal whole
+                put(row)
+                whole = os.fstat(file.fileno()).st_size
+
+            yield counted
     except OSError as problem:
+        if whole >= 0:  # half a row may stand behind the last whole one
+            with suppress(OSError):
+                os.truncate(path, whole)
         raise UserError(f"{path} cannot be written: {problem.strerror or problem}.") from problem
+    if not path.exists():
+        raise UserError(f"{path} was removed while it was written: nothing of it is left.")
 
 
 def _jsonl(file: TextIO, names: Sequence[str]) -> Put:

@@ -7,7 +7,7 @@ from typing import Any
 
 from tunescope.errors import UserError
 from tunescope.reproduce import piece
-from tunescope.reproduce.inputs import portable
+from tunescope.reproduce.inputs import HASHES, portable
 from tunescope.reproduce.recipe import Settings
 from tunescope.system import files, machine, run_folder, sealed_json
 
@@ -26,6 +26,8 @@ def taken_over(name: str, settings: Settings, units: Sequence[dict[str, Any]], r
         UserError: the result is of another recipe, of other settings (a model, data, steps), of other versions of what
             it was made with, or has none of these.
     """
+    if not result.is_file():
+        raise UserError(f"--earlier {result}: there is no such file. Give the result.json of a run of {name}.")
     found = sealed_json.read(result, may_lack=True)
     if found.get("recipe") != name:
         raise UserError(f"{result} is a result of {found.get('recipe')}, not of {name}.")
@@ -79,6 +81,7 @@ def _parts(key: str, value: Any) -> dict[str, Any]:
 def _same_settings(result: Path, old: Settings, new: Settings) -> None:
     more = {key for key in old | new if key.partition(".")[0] in NUMBERED or key.startswith(f"lines.{PART}")}
     known = (set(old | new) - more) | (set(old) & set(new))
+    known -= {path for path, digest in HASHES.items() if old.get(digest) and new.get(digest)}  # which are held instead
     other = [f"{key} {old.get(key)}, here {new.get(key)}" for key in sorted(known) if old.get(key) != new.get(key)]
     if other:
         raise UserError(f"{result} was made with other settings ({'; '.join(other)}), so its pieces are not taken.")

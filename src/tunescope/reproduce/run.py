@@ -67,7 +67,7 @@ def so_far(ask: Ask, out: Path, say: Say = say) -> dict[str, Any]:
     if not getattr(recipe, "GROWS", False) and lines is None:
         raise UserError(f"The table of {ask.name} needs all of its pieces; leave out --so-far to go on.")
     run_folder.check_config(out, _config(ask, settings), free_paths(settings))
-    told = [(unit, run_folder.kept(out, piece.path(out, run_folder.identity(unit)))) for unit in units]
+    told = [(unit, _told(out, piece.path(out, run_folder.identity(unit)), say)) for unit in units]
     found = [(unit, outcome) for unit, outcome in told if outcome is not None]
     if not found:
         raise UserError(
@@ -79,6 +79,14 @@ def so_far(ask: Ask, out: Path, say: Say = say) -> dict[str, Any]:
     part = f"{len(found)} of {len(units)} pieces are done: this is of these alone."
     notes = [part, *table.notes] if len(found) < len(units) else table.notes
     return _written(ask, recipe, settings, replace(table, notes=notes), found, out, say, {})
+
+
+def _told(out: Path, path: Path, say: Say) -> dict[str, Any] | None:
+    """What a piece has kept; None where it is not there, or is damaged, which is said."""
+    found = run_folder.kept(out, path)
+    if found is None and path.exists():
+        say(f"note: {path} is damaged, and is left out.")
+    return found
 
 
 def _lines(settings: Settings, units: Sequence[dict[str, Any]]) -> list[tuple[dict[str, Any], dict[str, Any]]] | None:
@@ -160,8 +168,9 @@ def _outcomes(
     paths = [piece.path(out, run_folder.identity(unit)) for unit in units]
     files.make_folder(out / "units")
     missing = [i for i, path in enumerate(paths) if run_folder.kept(out, path) is None]
-    for i in missing:
-        files.remove(paths[i])  # it is damaged, if it is there
+    for path in (paths[i] for i in missing if paths[i].exists()):
+        say(f"note: {path} is damaged. It is made again.")
+        files.remove(path)
     if missing and place is not None and place.is_remote:
         far_pieces.done(out, recipe, settings, missing, Place(place, workers), say)
     elif missing:
@@ -170,6 +179,8 @@ def _outcomes(
             pieces = [(name, settings, units[i], paths[i]) for i in missing]
             _done(at_work, piece.unit, pieces, "piece", say)
     kept = [path if path.exists() else piece.passing(path) for path in paths]
+    if not all(path.exists() for path in kept):
+        run_folder.check_stands(out)
     may_lack = run_folder.is_unsealed(out)
     return [(unit, sealed_json.read(path, may_lack=may_lack)) for unit, path in zip(units, kept, strict=True)]
 

@@ -71,10 +71,16 @@ def kept(bench: Bench, one: Seed, folder: Path) -> Json | None:
     return before if before is not None and _prompt_is_kept(bench, before, folder) else None
 
 
+def has_lost_prompt(bench: Bench, one: Seed, folder: Path) -> bool:
+    """Whether something was found before, and the prompt is no more what it was."""
+    return _path(bench, one, folder).exists() and kept(bench, one, folder) is None
+
+
 def find(bench: Bench, one: Seed, folder: Path, say: Say) -> Json:
     """What the search finds, which is kept in the folder. Raises UserError where it refuses."""
     check_frame(one.search, bench, named(one.search))
     found = one.search.search(bench, one.passes, one.seed, lambda line: say(f"  {one}: {line}"))
+    run_folder.check_stands(folder)
     run = _run(bench, one, found, folder / "prompts" / f"{name_of(type(one.search))}-{one.place}")
     path = _path(bench, one, folder)
     files.make_folder(path.parent)

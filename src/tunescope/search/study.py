@@ -87,9 +87,13 @@ def _held(request: SearchRequest, chosen: Sequence[Search], folder: Path, say: S
         bare = {} if stand_in else {request.plan.seeds[0]: stats_of(bench, "")}
         if not job_folder.leased(folder):  # else a worker may be writing there
             run_folder.sweep(folder)
+            run_folder.drop_damaged(folder, say, "seeds/*.json")
         run_folder.write_config(folder, config | {"read": read}, ("read", *moved_files.PATHS))
         every = seeds.every(chosen, request.plan.seeds, request.passes)
         at_all = [one for some in every for one in some]
+        for one in at_all:
+            if seeds.has_lost_prompt(bench, one, folder):
+                say(f"note: the prompt that {one} found is gone or damaged. It is looked for again.")
         refused = far_seeds.refused(bench, at_all, folder, place, say)
         found = [_search(bench, some, folder, refused, say) for some in every]
         if all(one["status"] == "refused" for one in found):
@@ -99,6 +103,7 @@ def _held(request: SearchRequest, chosen: Sequence[Search], folder: Path, say: S
             "searches": [one | _against(bench, one, bare) for one in found],
             "transfer": [carried(request.plan, target, found, source, say) for target in request.transfer_to],
         }
+        run_folder.check_stands(folder)
         sealed_json.put(folder / "results.json", files.finite(results))
     return results
 

@@ -157,8 +157,12 @@ def lines(run: Path) -> Iterator[str]:
         if state:
             yield f"{one.asked()['what']} {one.asked()['named']}: {state}"
     leader = lock.holder(run)
-    who = "nobody leads it" if leader is None else f"led by process {leader['pid']} on {leader['host']}"
-    yield who if leader is not None else f"{who}; to go on, {files.SAME_COMMAND}"
+    if leader is not None:
+        yield f"led by process {leader['pid']} on {leader['host']}"
+    elif (run / "results.json").exists():  # of a search, when all of it is done
+        yield f"finished: see {run / 'report.html'}"
+    else:
+        yield f"nobody leads it; to go on, {files.SAME_COMMAND}"
 
 
 def is_over(run: Path) -> bool:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from tunescope.errors import UserError
-from tunescope.system import files, sealed_json, shell
+from tunescope.system import files, lock, sealed_json, shell
 
 VERSION = 2
 SEALED = 2  # the first version whose files have digests
@@ -49,10 +49,10 @@ def kept(run: Path, path: Path) -> dict[str, Any] | None:
         return None
 
 
-def drop_damaged(run: Path, say: Callable[[str], None]) -> None:
-    """Remove what was kept of arm runs and is damaged, with a line each: it is made again."""
+def drop_damaged(run: Path, say: Callable[[str], None], kept_as: str = "arms/*/*.json") -> None:
+    """Remove what was kept of arm runs, or of searches, and is damaged, with a line each: it is made again."""
     may_lack = is_unsealed(run)
-    for path in sorted(run.glob("arms/*/*.json")):
+    for path in sorted(run.glob(kept_as)):
         if ".tmp-" in path.parent.name:
             continue
         try:
@@ -122,7 +122,9 @@ def read_results(run: Path) -> dict[str, Any]:
     """results.json of a run, verified; UserError for one that is damaged, or of a newer tunescope."""
     path = run / "results.json"
     version = files.read_json(path).get("version")
-    if not isinstance(version, int) or version > VERSION:
+    if not isinstance(version, int):
+        raise files.Damaged(f"{path} is damaged: it has no version. {_made_again(run)}")
+    if version > VERSION:
         raise UserError(
             f"{path} has version {version}, and this tunescope reads up to {VERSION}; "
             "type: pip install --upgrade tunescope"
@@ -130,9 +132,11 @@ def read_results(run: Path) -> dict[str, Any]:
     try:
         return sealed_json.read(path, may_lack=version < SEALED)
     except files.Damaged as problem:
-        raise files.Damaged(
-            f"{problem} To have it made again from the arms, type: tunescope resume {shell.path(run)}"
-        ) from None
+        raise files.Damaged(f"{problem} {_made_again(run)}") from None
+
+
+def _made_again(run: Path) -> str:
+    return f"To have it made again from the arms, type: tunescope resume {shell.path(run)}"
 
 
 def check_is_comparison(run: Path) -> None:
@@ -144,9 +148,15 @@ def check_is_comparison(run: Path) -> None:
     if kind := _kind(config):
         page = run / "report.html"
         told = f"its page is {page}" if page.exists() else "it is not finished"
+        if holder := lock.holder(run):
+            raise UserError(f"{_whose(run, kind)}: process {holder['pid']} on {holder['host']} is at work on it.")
         if not (kind == "search" and page.exists()):  # a recipe's page may be of the pieces that were done by then
             told += f". To go on with it type that command again, with --out {shell.path(run)}"
-        raise UserError(f"{run} is of `tunescope {kind if kind == 'search' else f'reproduce {kind}'}`: {told}.")
+        raise UserError(f"{_whose(run, kind)}: {told}.")
+
+
+def _whose(run: Path, kind: str) -> str:
+    return f"{run} is of `tunescope {kind if kind == 'search' else f'reproduce {kind}'}`"
 
 
 def _kind(config: Mapping[str, Any]) -> str:
@@ -168,11 +178,29 @@ def check_own(run: Path, kind: str, besides: tuple[str, ...] = ()) -> None:
     """
     names = {path.name for path in run.iterdir()} - set(besides)
     others = [run / name for name in names if name in WRITTEN or (".tmp-" in name and not name.startswith(TORN))]
-    if others and not (run / "config.json").exists():
+    if others and not (run / "config.json").exists() and not _has_pieces(run):
         raise UserError(
             f"{run} holds something that is no {kind} ({min(path.name for path in others)}). "
             "Name a new folder with --out."
         )
+
+
+def check_stands(run: Path) -> None:
+    """DiskError where the folder was removed since the run began: in its place another would hold half of it."""
+    if not (run / "config.json").exists():
+        raise files.DiskError(f"{run} was removed while the run was at work. To begin anew, {files.SAME_COMMAND}.")
+
+
+def _has_pieces(run: Path) -> bool:
+    """Whether something of ours lies there, so that it is a run whose question was lost."""
+    return any(map(_is_sealed, (*run.glob("arms/*/*.json"), *run.glob("seeds/*.json"), *run.glob("units/*.json"))))
+
+
+def _is_sealed(path: Path) -> bool:
+    try:
+        return bool(sealed_json.read(path))
+    except UserError:
+        return False
 
 
 def check_config(run: Path, config: Mapping[str, Any], free: Collection[str] = ()) -> None:

@@ -19,7 +19,7 @@ from tunescope.attachment.bank.biases import uncalled_maps
 from tunescope.attachment.bank.hot import Hot
 from tunescope.attachment.bank.rowwise import Rowwise
 from tunescope.attachment.bank.turns import Turns
-from tunescope.attachment.contexts import check_output_start, entered, moved, refuse_reentrant, tell_call
+from tunescope.attachment.contexts import entered, moved, refuse_reentrant, tell_call
 from tunescope.attachment.embeddings import embeddings_joined
 from tunescope.attachment.family_positions import FamilyPositions
 from tunescope.attachment.guards.activations import lean_activations
@@ -30,6 +30,7 @@ from tunescope.attachment.guards.continuous import one_batch_at_a_time
 from tunescope.attachment.guards.four_bit import unpacked
 from tunescope.attachment.guards.mamba_kernels import unfused
 from tunescope.attachment.guards.marks import check_bare, marked, standing_in
+from tunescope.attachment.guards.output_start import check_output_start
 from tunescope.attachment.guards.processes import alike
 from tunescope.attachment.head_hooks import pooled
 from tunescope.attachment.held import Held

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -20,7 +21,7 @@ BODY = "_tunescope_body"  # of the model that something is attached to, which an
 WANTS_OUTPUT_START = "_tunescope_wants_output_start"
 REPLICATE = "_replicate_for_data_parallel"  # what torch.nn.DataParallel asks each module for, at every call
 STARTS = "_tunescope_starts"  # of each thread: `output`, the column of the input's last token, while `generate` runs,
-# and `guidance`, its scale then; `call`, the column of each row, as the call of the model that is on says it
+# and `guidance`, its scale then; `call`, the column of each row, and `labels`, how many, as the call that is on has it
 STANDING = "_tunescope_standing"  # of each that stands in, in the order they came: what it hides
 
 
@@ -45,6 +46,11 @@ def told_start(model: PreTrainedModel) -> Any:
     starts = model.__dict__.get(STARTS)
     start = getattr(starts, "call", None)
     return getattr(starts, "output", None) if start is None else start
+
+
+def told_labels(model: PreTrainedModel) -> int:
+    """How many labels each row of the call that is on has, of tokens; 0 for none, and for one a row."""
+    return int(getattr(model.__dict__.get(STARTS), "labels", 0))
 
 
 def told_guidance(model: PreTrainedModel) -> float:
@@ -97,7 +103,19 @@ def _parts_kept(model: PreTrainedModel, *, in_weights: bool) -> Iterator[None]:
             if in_weights or not hasattr(part, "save_pretrained"):
                 del own["save_pretrained"]
             stack.enter_context(standing_in(part, own))
+        stack.callback(model.register_state_dict_post_hook(_around_told).remove)
         yield
+
+
+def _around_told(model: PreTrainedModel, state: Mapping[str, Any], prefix: str, _metadata: object) -> None:
+    """A whole model that is saved, of which this is the base, asks nobody but for this state."""
+    if prefix == f"{model.base_model_prefix}.":
+        warnings.warn(
+            f"What is attached stands on this {type(model).__name__}, a part of the model whose state is taken now: "
+            "its file, or a Trainer's checkpoint, has all weights of the base, and no artifact can be read from "
+            "it. Attach to the whole model.",
+            stacklevel=2,
+        )
 
 
 def _refusals(model: PreTrainedModel, part: nn.Module) -> dict[str, Any]:
@@ -125,11 +143,13 @@ def _start_taken(model: PreTrainedModel) -> Iterator[None]:
     """`output_start` is read from the call of the model, and goes no further: not every family would hand it on."""
 
     def before(_module: object, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        model.__dict__[STARTS].call = kwargs.get("output_start")
+        starts, labels = model.__dict__[STARTS], kwargs.get("labels")
+        starts.call = kwargs.get("output_start")
+        starts.labels = labels.shape[1] if labels is not None and labels.dim() == 2 else 0
         return args, {name: value for name, value in kwargs.items() if name != "output_start"}
 
     def after(*_: object) -> None:
-        model.__dict__[STARTS].call = None
+        model.__dict__[STARTS].call, model.__dict__[STARTS].labels = None, 0
 
     handles = [
         model.register_forward_pre_hook(before, with_kwargs=True),

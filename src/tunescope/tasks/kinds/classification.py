@@ -30,8 +30,8 @@ class Classification(Labelled):
     """One of K labels a row.
 
     ``words`` maps each label to the word that stands for it; left empty, ``prepare`` takes the labels of the
-    training rows, each its own word. ``by="words"`` compares log p(word | filled template), all tokens of the
-    word counted; ``by="head"`` asks an encoder with a classification head. White space around labels goes.
+    training rows, each its own word. It sorts them. ``by="words"`` compares log p(word | filled template), all tokens
+    of the word counted; ``by="head"`` asks an encoder with a classification head. White space around labels goes.
     ``prior`` is what the probability of each label is divided by before they are compared
     (see `tasks.answers.calibration`); empty, none.
 
@@ -127,7 +127,8 @@ class Classification(Labelled):
                     )
         turns = chats.in_turns(self, tokenizer, model_kind)
         told = history.checked(replace(self, turns=turns), splits, tokenizer)
-        task = replace(self, turns=turns, words=self.words or {label: label for label in sorted(train)})
+        words = sorted((self.words or dict(zip(train, train, strict=True))).items())  # as a run's file keeps them
+        task = replace(self, turns=turns, words=dict(words))
         for label, where in train.items():
             task._index(label, where)
         tokens = task.word_ids(tokenizer, model_kind)
