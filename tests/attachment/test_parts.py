@@ -62,8 +62,15 @@ def test_a_whole_model_that_is_saved_while_its_base_has_something_attached_is_to
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         model.state_dict()
-        with ts.attach(model.model, ts.LoRA(rank=2)):
+        with ts.attach(model.model, ts.LoRA(rank=2)) as tuned:
             model.model.state_dict()
+            tuned.train()
+            with tuned.registered():
+                assert any("tunescope" in name for name in model.state_dict())
+        around = nn.Module()
+        around.model = model
+        with ts.attach(model, ts.LoRA(rank=2)):
+            around.state_dict()
         with ts.attach(model, ts.LoRA(rank=2)):
             model.state_dict()
 

@@ -658,10 +658,10 @@ def test_what_others_have_in_a_folder_is_not_written_over(bench, material, tmp_p
     assert [path.name for path in tmp_path.iterdir()] == ["best"] and (tmp_path / "best" / "mine.txt").exists()
     (tmp_path / "log.txt").write_text("what the shell writes there")
     shutil.rmtree(tmp_path / "best")
-    run_folder.check_own(tmp_path, "comparison")
+    run_folder.check_own(tmp_path, "comparison", "arms")
     (tmp_path / "notes.tmp-1").write_text("mine")
     with pytest.raises(UserError, match=r"no comparison \(notes\.tmp-1\)"):
-        run_folder.check_own(tmp_path, "comparison")
+        run_folder.check_own(tmp_path, "comparison", "arms")
 
 
 def test_what_differs_in_a_folder_is_named_however_deep(tmp_path):
@@ -720,11 +720,35 @@ def test_a_run_whose_question_is_lost_goes_on_by_the_command_that_began_it(done,
     assert {path.name for path in (folder / "arms").iterdir()} == own and (folder / "results.json").exists()
 
 
+@pytest.mark.parametrize(("kind", "pieces"), [("search", "seeds"), ("run of a recipe", "units")])
+def test_a_comparison_whose_question_is_lost_is_not_taken_for_another_run(done, tmp_path, kind, pieces):
+    shutil.copytree(done.folder / "arms", tmp_path / "arms")
+    with pytest.raises(UserError, match=rf"holds something that is no {kind} \(arms\)"):
+        run_folder.check_own(tmp_path, kind, pieces)
+    run_folder.check_own(tmp_path, "comparison", "arms")
+
+
+def test_a_folder_that_is_removed_ends_a_comparison_and_is_not_made_anew(bench, material, tmp_path, monkeypatch):
+    finish = run_folder.finish
+
+    def gone(work, folder, name, result):
+        files.remove(folder)
+        finish(work, folder, name, result)
+
+    monkeypatch.setattr(run_folder, "finish", gone)
+    with pytest.raises(files.DiskError, match="run was removed while the run was at work"):
+        on(bench, question(material, arms=("zero-shot", "lora:rank=2")), tmp_path / "run")
+    assert not (tmp_path / "run" / "results.json").exists()
+
+
 def test_an_artifact_that_is_damaged_is_told(done, tmp_path):
     folder = tmp_path / "run"
     shutil.copytree(done.folder, folder)
     assert not list(saved_artifact.damaged(folder))
-    tensors = next(folder.glob("arms/*/artifact/tensors.safetensors"))
+    shutil.copytree(next(folder.glob("arms/*/artifact")).parent, folder / "arms" / "a.tmp-b-1")
+    (folder / "arms" / "a.tmp-b-1" / "artifact" / "tensors.safetensors").write_bytes(b"")
+    assert not list(saved_artifact.damaged(folder))  # it is half done, and goes
+    tensors = min(folder.glob("arms/*/artifact/tensors.safetensors"), key=lambda path: "tmp" in str(path))
     tensors.write_bytes(tensors.read_bytes()[:50])
     assert list(saved_artifact.damaged(folder)) == [
         f"note: {tensors.parent} is damaged. It is made again where it is needed."

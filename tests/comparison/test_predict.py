@@ -1,6 +1,7 @@
 """What a finished run answers to new rows: to its own test rows just what it answered when they were scored."""
 
 import json
+import shutil
 from pathlib import Path
 
 import masked
@@ -15,7 +16,7 @@ from tunescope.data.scores import aggregate
 from tunescope.errors import Note, UserError
 from tunescope.models.load import load_model
 from tunescope.report.verdict import stats
-from tunescope.system import files
+from tunescope.system import files, run_folder, sealed_json
 from tunescope.trial import questions
 
 SHORT = {"budget": 256, "seeds": 2, "trials": 1, "steps": 4, "batch_size": 8, "eval_every": 2, "beyond": 0}
@@ -278,6 +279,20 @@ def test_a_text_to_be_forgotten_is_not_asked_for(material, tmp_path):
     run = compared(material, tmp_path / "run", ("demos:k=1",), forgetting=str(tmp_path / "other.txt"))
     (tmp_path / "other.txt").unlink()
     assert ts.predict(run.folder, [{"text": "a film"}])[0]["prediction"] in ("neg", "pos")
+
+
+def test_labels_are_in_the_order_in_which_a_head_of_an_earlier_version_learned_them(done, tmp_path):
+    folder = tmp_path / "run"
+    shutil.copytree(done.folder, folder)
+    results = run_folder.read_results(folder)
+    assert results["task"]["labels"] == ["neg", "pos"]
+    results["task"]["labels"] = ["pos", "neg"]
+    sealed_json.put(folder / "results.json", results)
+    with predict.asked(folder, [{"text": "a film"}]) as question:
+        assert question.bench.task.labels == ("pos", "neg") and question.bench.task.words == {
+            "pos": "pos",
+            "neg": "neg",
+        }
 
 
 def test_rows_that_were_changed_since_are_told(material, tmp_path):

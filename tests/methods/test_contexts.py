@@ -7,7 +7,7 @@ import tiny
 import torch
 from reference import literal, prefix_mlp
 from torch import Tensor
-from transformers import DynamicCache
+from transformers import DynamicCache, LlamaForSequenceClassification
 
 import tunescope as ts
 from tunescope.attachment.initial_artifacts import initialised
@@ -560,7 +560,19 @@ def test_an_infix_is_trained_where_the_output_begins_and_not_where_no_loss_sees_
             model(input_ids=ids, **rows)
             with pytest.raises(ts.UserError, match=r"The loss over a text .* needs output_start.*remove_unused_col"):
                 model(input_ids=ids, labels=ids, **rows)
+            with pytest.raises(ts.UserError, match="The loss over a text"):
+                model(ids, None, None, None, None, ids, **rows)
             model(input_ids=ids, labels=ids, output_start=torch.tensor([2, 3]), **rows)
+
+
+def test_labels_of_a_row_are_no_loss_over_its_text() -> None:
+    """As many labels as the text has tokens, a number for each: the last token is asked, which feels the infix."""
+    ids = tiny.ids()
+    config = tiny.configs()["llama"]
+    config.num_labels, config.problem_type, config.pad_token_id = ids.shape[1], "multi_label_classification", 0
+    model = LlamaForSequenceClassification(config).eval()
+    with ts.attach(model, ts.Infix(length=2)):
+        model(input_ids=ids, labels=torch.ones(ids.shape))
 
 
 def test_a_soft_prompt_of_words_that_are_none_is_refused() -> None:

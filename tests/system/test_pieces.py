@@ -4,7 +4,7 @@ import os
 
 import warm
 
-from tunescope.system import far_jobs, lease
+from tunescope.system import far_jobs, lease, pieces, sealed_json
 from tunescope.system.job_folder import DEATHS, JobFolder
 
 LEAVES = """
@@ -28,3 +28,13 @@ def test_a_lease_of_a_process_that_is_gone_and_deaths_before_it_are_cleared_and_
         far_jobs.begin_anew(tmp_path)
         assert live.lease.exists()
     assert not gone.lease.exists() and (gone.deaths(), live.deaths()) == (0, DEATHS)
+
+
+def test_a_search_is_finished_where_its_results_are_whole_and_its_page_is_there(tmp_path):
+    anew = ["nobody leads it; to go on, type the same command again"]
+    sealed_json.put(tmp_path / "results.json", {"searches": []})
+    assert list(pieces.lines(tmp_path)) == anew
+    (tmp_path / "report.html").touch()
+    assert list(pieces.lines(tmp_path)) == [f"finished: see {tmp_path / 'report.html'}"]
+    (tmp_path / "results.json").write_text('{"half":')
+    assert list(pieces.lines(tmp_path)) == anew

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from tunescope.comparison import arms, saved_artifact, score
 from tunescope.comparison.job import Job
@@ -232,6 +232,11 @@ def _opened(
         changed.append(str(bench.plan.model))
     if changed:
         raise UserError(f"{folder}: {' and '.join(changed)} changed since. Put back what was there, or compare anew.")
+    labels = results["task"].get("labels")  # of an earlier version in the order of --words, which a head learned
+    if labels and bench.task.is_labelled and sorted(labels) == sorted(labelled(bench.task).words):
+        bench.task = replace(
+            cast(Any, bench.task), words={label: labelled(bench.task).words[label] for label in labels}
+        )
     return bench
 
 

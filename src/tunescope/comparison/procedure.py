@@ -101,7 +101,7 @@ def carried_out(
     Raises Submitted where the executor has a queue that is not waited for.
     """
     folder, start = execution.folder, time.monotonic()
-    run_folder.check_own(folder, "comparison")
+    run_folder.check_own(folder, "comparison", "arms")
     question, fits = time_limit.before(on_its_day(_with_its_seeds(question, folder), folder), folder)
     with machine.threads(question.threads):
         run_folder.check_config(
@@ -167,6 +167,7 @@ def _config(question: Plan, by_name: bool) -> dict[str, Any]:
 def finish(folder: Path, results: dict[str, Any]) -> None:
     """The verdict, results.json and the page."""
     results["verdict"] = decide(results)
+    run_folder.check_stands(folder)
     sealed_json.put(folder / "results.json", results)
     report.write(results, folder / "report.html")
 

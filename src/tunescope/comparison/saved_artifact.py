@@ -43,6 +43,8 @@ def damaged(folder: Path) -> Iterator[str]:
     """A line for each of a run that is damaged; one that is gone may be of an arm that lost."""
     for path in sorted((folder / "arms").glob("*/result.json")):
         result, saved = run_folder.kept(folder, path), place(folder, path.parent.name)
+        if ".tmp-" in path.parent.name:
+            continue
         if result is not None and saved.exists() and not is_whole(saved, result):
             yield f"note: {saved} is damaged. It is made again where it is needed."
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -36,25 +37,35 @@ def new_file(path: Path, names: Sequence[str]) -> Iterator[Put]:
     Raises UserError as `check_new`, where the disk refuses it, and where the file was removed meanwhile.
     """
     check_new(path)
-    kind, whole = KINDS[path.suffix.lower()], -1
+    kind = KINDS[path.suffix.lower()]
     try:
-        with open(path, "x", encoding="utf-8", newline="", buffering=1) as file:
-            whole = 0
+        with open(path, "x", encoding="utf-8", newline="", buffering=1) as file, _whole_rows(file) as end:
             put = kind(file, names)
 
             def counted(row: Mapping[str, Any]) -> None:
-                nonlocal whole
                 put(row)
-                whole = os.fstat(file.fileno()).st_size
+                end.append(os.fstat(file.fileno()).st_size)
 
             yield counted
     except OSError as problem:
-        if whole >= 0:  # half a row may stand behind the last whole one
-            with suppress(OSError):
-                os.truncate(path, whole)
         raise UserError(f"{path} cannot be written: {problem.strerror or problem}.") from problem
     if not path.exists():
         raise UserError(f"{path} was removed while it was written: nothing of it is left.")
+
+
+@contextmanager
+def _whole_rows(file: TextIO) -> Iterator[deque[int]]:
+    """What takes how long the file is behind each whole row; where the disk refuses one, its half goes."""
+    end, raw = deque([0], maxlen=1), os.dup(file.fileno())  # which is open when the file's own is closed
+    try:
+        yield end
+    except OSError:
+        with suppress(OSError):
+            file.close()
+        os.ftruncate(raw, end[0])
+        raise
+    finally:
+        os.close(raw)
 
 
 def _jsonl(file: TextIO, names: Sequence[str]) -> Put:

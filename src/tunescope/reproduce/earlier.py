@@ -81,7 +81,8 @@ def _parts(key: str, value: Any) -> dict[str, Any]:
 def _same_settings(result: Path, old: Settings, new: Settings) -> None:
     more = {key for key in old | new if key.partition(".")[0] in NUMBERED or key.startswith(f"lines.{PART}")}
     known = (set(old | new) - more) | (set(old) & set(new))
-    known -= {path for path, digest in HASHES.items() if old.get(digest) and new.get(digest)}  # which are held instead
+    held = {key.partition(".")[0] for key in old.keys() & new.keys()}  # a digest, or one of each part
+    known -= {path for path, digest in HASHES.items() if digest in held}
     other = [f"{key} {old.get(key)}, here {new.get(key)}" for key in sorted(known) if old.get(key) != new.get(key)]
     if other:
         raise UserError(f"{result} was made with other settings ({'; '.join(other)}), so its pieces are not taken.")

@@ -111,7 +111,7 @@ def _held(
 ) -> dict[str, Any]:
     """Everything between the question and the page, in a folder that this process holds alone."""
     config = _config(ask, settings)
-    run_folder.check_own(out, "run of a recipe", besides=("units",))  # which have names of their own
+    run_folder.check_own(out, "run of a recipe", "units", besides=("units",))  # which have names of their own
     if _is_idle(out):
         (out / "config.json").unlink()
     run_folder.check_config(out, config, free_paths(settings))

@@ -11,7 +11,7 @@ from tunescope.search import seeds
 from tunescope.search.names import listed, parse, show
 from tunescope.search.search import Say, Search
 from tunescope.search.seeds import Seed
-from tunescope.system import pieces
+from tunescope.system import files, pieces
 from tunescope.system.pieces import Do, Pieces, Place, Told
 from tunescope.system.say import say as printed
 from tunescope.trial import elsewhere, executor_name
@@ -62,6 +62,8 @@ def opened(run: Path, shared: Mapping[str, Any], share: float) -> Do:
         pieces.check_id(name, seeds.identity(bench, one), KIND)
         try:
             return {"line": seeds.line(one, seeds.find(bench, one, run, printed))}
+        except files.DiskError:
+            raise
         except UserError as problem:
             return {"line": f"{one} is refused", "refused": str(problem)}
 

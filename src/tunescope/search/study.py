@@ -115,7 +115,7 @@ def _check_folder(request: SearchRequest, folder: Path) -> tuple[Json, tuple[str
     """
     config = plan_json(request.plan) | {"searches": list(request.methods), "passes": request.passes}
     config |= {"transfer_to": list(request.transfer_to), "version": run_folder.VERSION}
-    run_folder.check_own(folder, "search")
+    run_folder.check_own(folder, "search", "seeds")
     if _is_idle(folder):
         (folder / "config.json").unlink()
     if (folder / "report.html").exists() and run_folder.kept(folder, folder / "results.json") is not None:
@@ -146,6 +146,8 @@ def _search(bench: Bench, some: Sequence[Seed], folder: Path, refused: Mapping[s
             runs.append(before or seeds.find(bench, one, folder, say))
             if before is None:
                 say(seeds.line(one, runs[-1]))
+    except files.DiskError:
+        raise
     except UserError as problem:
         say(f"{name} is refused: {problem}")
         return {"name": name, "status": "refused", "reason": str(problem), "runs": runs}

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tunescope.errors import UserError
-from tunescope.system import far_jobs, files, job_folder, lease, lock
+from tunescope.system import far_jobs, files, job_folder, lease, lock, run_folder
 from tunescope.system.executor import Executor, Needs, Work
 from tunescope.system.far_jobs import FarJobs, Jobs
 from tunescope.system.job_folder import JobFolder
@@ -159,7 +159,7 @@ def lines(run: Path) -> Iterator[str]:
     leader = lock.holder(run)
     if leader is not None:
         yield f"led by process {leader['pid']} on {leader['host']}"
-    elif (run / "results.json").exists():  # of a search, when all of it is done
+    elif (run / "report.html").exists() and run_folder.kept(run, run / "results.json") is not None:  # a search's
         yield f"finished: see {run / 'report.html'}"
     else:
         yield f"nobody leads it; to go on, {files.SAME_COMMAND}"

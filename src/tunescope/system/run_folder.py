@@ -93,7 +93,11 @@ def _mark(pid: int) -> str:
 
 
 def finish(work: Path, run: Path, name: str, result: Mapping[str, Any]) -> None:
-    """Write the result last, drop the training state, and give the folder its name; a damaged one there goes."""
+    """Write the result last, drop the training state, and give the folder its name; a damaged one there goes.
+
+    Raises files.DiskError where the run's folder was removed.
+    """
+    check_stands(run)
     sealed_json.put(work / "result.json", result)
     for state in work.glob("state*"):
         files.remove(state)
@@ -148,15 +152,11 @@ def check_is_comparison(run: Path) -> None:
     if kind := _kind(config):
         page = run / "report.html"
         told = f"its page is {page}" if page.exists() else "it is not finished"
-        if holder := lock.holder(run):
-            raise UserError(f"{_whose(run, kind)}: process {holder['pid']} on {holder['host']} is at work on it.")
         if not (kind == "search" and page.exists()):  # a recipe's page may be of the pieces that were done by then
             told += f". To go on with it type that command again, with --out {shell.path(run)}"
-        raise UserError(f"{_whose(run, kind)}: {told}.")
-
-
-def _whose(run: Path, kind: str) -> str:
-    return f"{run} is of `tunescope {kind if kind == 'search' else f'reproduce {kind}'}`"
+        if holder := lock.holder(run):
+            told = f"process {holder['pid']} on {holder['host']} holds it. Of what is done, {told}"
+        raise UserError(f"{run} is of `tunescope {kind if kind == 'search' else f'reproduce {kind}'}`: {told}.")
 
 
 def _kind(config: Mapping[str, Any]) -> str:
@@ -168,17 +168,19 @@ WRITTEN = {
     *("arms", "best", "jobs", "prompts", "seeds", "slurm", "units"),
     *("report.html", "result.json", "results.json", "status.json"),
 }  # in a run's folder, beside its config.json
+PIECES = ("arms", "seeds", "units")  # of a comparison, a search and a recipe
 TORN = ("LOCK", "config.json.tmp-")  # left by a process that was killed before it had one
 
 
-def check_own(run: Path, kind: str, besides: tuple[str, ...] = ()) -> None:
+def check_own(run: Path, kind: str, pieces: str, besides: tuple[str, ...] = ()) -> None:
     """UserError where something stands under a name of a run's own and no question: it is another's, and stays.
 
-    besides: such names that do not matter.
+    pieces: the folder of what such a run has done; where that holds any, the run's question was lost. besides: such
+    names that do not matter.
     """
     names = {path.name for path in run.iterdir()} - set(besides)
     others = [run / name for name in names if name in WRITTEN or (".tmp-" in name and not name.startswith(TORN))]
-    if others and not (run / "config.json").exists() and not _has_pieces(run):
+    if others and not (run / "config.json").exists() and not _has_pieces(run, pieces):
         raise UserError(
             f"{run} holds something that is no {kind} ({min(path.name for path in others)}). "
             "Name a new folder with --out."
@@ -191,9 +193,11 @@ def check_stands(run: Path) -> None:
         raise files.DiskError(f"{run} was removed while the run was at work. To begin anew, {files.SAME_COMMAND}.")
 
 
-def _has_pieces(run: Path) -> bool:
-    """Whether something of ours lies there, so that it is a run whose question was lost."""
-    return any(map(_is_sealed, (*run.glob("arms/*/*.json"), *run.glob("seeds/*.json"), *run.glob("units/*.json"))))
+def _has_pieces(run: Path, own: str) -> bool:
+    """Whether something of ours lies in that folder, and no piece of another kind of run beside it."""
+    if any((run / name).exists() for name in PIECES if name != own):
+        return False
+    return any(map(_is_sealed, (run / own).rglob("*.json")))
 
 
 def _is_sealed(path: Path) -> bool:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from tunescope.attachment.guards.guidance import guidance
 from tunescope.errors import UserError
-from tunescope.models.anatomy import anatomy
+from tunescope.models.anatomy import anatomy, argument_names
+from tunescope.models.fingerprint import REGISTERED
 
 if TYPE_CHECKING:
     from torch import nn
@@ -22,6 +23,7 @@ WANTS_OUTPUT_START = "_tunescope_wants_output_start"
 REPLICATE = "_replicate_for_data_parallel"  # what torch.nn.DataParallel asks each module for, at every call
 STARTS = "_tunescope_starts"  # of each thread: `output`, the column of the input's last token, while `generate` runs,
 # and `guidance`, its scale then; `call`, the column of each row, and `labels`, how many, as the call that is on has it
+CHECKPOINTED = "_tunescope_checkpointed"  # the modules that may be, by gradient_checkpointing_enable
 STANDING = "_tunescope_standing"  # of each that stands in, in the order they came: what it hides
 
 
@@ -66,6 +68,7 @@ def marked(model: PreTrainedModel, tuned: object, *, wants_output_start: bool, i
     """
 
     own: dict[str, Any] = {ATTACHED: tuned, WANTS_OUTPUT_START: wants_output_start, STARTS: threading.local()}
+    own |= {CHECKPOINTED: [module for module in model.modules() if hasattr(module, "gradient_checkpointing")]}
     own |= {"generate": _generate(model)} if wants_output_start and hasattr(type(model), "generate") else {}
     with (
         _bodies_marked(model),
@@ -109,11 +112,11 @@ def _parts_kept(model: PreTrainedModel, *, in_weights: bool) -> Iterator[None]:
 
 def _around_told(model: PreTrainedModel, state: Mapping[str, Any], prefix: str, _metadata: object) -> None:
     """A whole model that is saved, of which this is the base, asks nobody but for this state."""
-    if prefix == f"{model.base_model_prefix}.":
+    is_base = model.base_model is model and prefix == f"{model.base_model_prefix}."
+    if is_base and REGISTERED not in model._modules:
         warnings.warn(
             f"What is attached stands on this {type(model).__name__}, a part of the model whose state is taken now: "
-            "its file, or a Trainer's checkpoint, has all weights of the base, and no artifact can be read from "
-            "it. Attach to the whole model.",
+            "a file of it has the base's weights, and nothing of what is attached. Attach to the whole model.",
             stacklevel=2,
         )
 
@@ -142,10 +145,14 @@ def _refusals(model: PreTrainedModel, part: nn.Module) -> dict[str, Any]:
 def _start_taken(model: PreTrainedModel) -> Iterator[None]:
     """`output_start` is read from the call of the model, and goes no further: not every family would hand it on."""
 
+    names = argument_names(model)
+
     def before(_module: object, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        starts, labels = model.__dict__[STARTS], kwargs.get("labels")
+        starts = model.__dict__[STARTS]
+        labels: Any = (dict(zip(names, args, strict=False)) | kwargs).get("labels")
         starts.call = kwargs.get("output_start")
-        starts.labels = labels.shape[1] if labels is not None and labels.dim() == 2 else 0
+        of_tokens = getattr(labels, "ndim", 0) == 2 and not labels.is_floating_point()
+        starts.labels = labels.shape[1] if of_tokens else 0
         return args, {name: value for name, value in kwargs.items() if name != "output_start"}
 
     def after(*_: object) -> None:

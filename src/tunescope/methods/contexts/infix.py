@@ -32,7 +32,8 @@ class Infix(KVContext):
     They are seen by the input's last token, which predicts the first token of the output, and by all after it. Pass
     output_start=(batch,), the index of that token in each padded row, to every call of the model; without it, the text
     of the first call is input, each row's to its last real token, and that of calls with its cache output. Training
-    without it is refused: the loss over a text leaves out the last token's logit, and no other token sees the infix.
+    without it is refused, and so is the loss over a text, which leaves out the last token's logit, where no other token
+    sees the infix.
     `generate` tells it by itself. The text keeps its positions. Initialised with noise at the scale of the model's own
     keys and values, or by a network.
 
