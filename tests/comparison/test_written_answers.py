@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import tiny
 import tinyrun
 import torch
 
@@ -174,6 +175,23 @@ def test_what_happens_inside_is_told_of_rows_that_have_room_and_never_costs_an_a
     assert all(one["reason"] == "" and one["content_pattern_shift"] is not None for one in looked), looked
     bench = open_bench(asked)
     assert np.isfinite(scored(bench, "film", (5,), [0, 1]).loss)
+
+
+def test_of_an_encoder_decoder_padding_behind_an_answer_is_not_looked_at(tmp_path):
+    """What is told of two rows with answers of other lengths is the mean of what is told of each, by real places."""
+    model = tiny.make("bart", dtype=torch.float32)
+    model.save_pretrained(tmp_path / "model")
+    tinyrun.tokenizer().save_pretrained(tmp_path / "model")
+    rows = [{"text": "film", "target": "bad"}, {"text": "the film", "target": "the plot was dull, the film bad"}]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows * 4))
+    data = {part: str(tmp_path / "rows.jsonl") for part in ("train", "dev", "test")}
+    bench = open_bench(
+        plan.Plan(model=str(tmp_path / "model"), data=data, task={"kind": "generation", "input": "text"}, seeds=(0,))
+    )
+    some = bench.encoded("dev", bos=True, room=None)[:2]
+    given = inside_attention._inputs(bench, some, with_target=True)
+    lengths = [1 + len(row.lead) + len(row.target_ids) - 1 for row in some]
+    assert given["decoder_attention_mask"].sum(1).tolist() == lengths and lengths[0] < lengths[1]
 
 
 def test_rows_whose_attention_would_take_too_much_memory_are_not_looked_at(material, monkeypatch):

@@ -36,6 +36,15 @@ def test_a_hard_prompt_s_tokens_are_their_own_nearest_at_whatever_scale_the_mode
     assert 0 < found.numbers["nearest_to_chance"] < 1
 
 
+def test_two_prompts_of_one_name_have_each_their_rows():
+    seen = see(
+        tiny.make("llama"), (ts.Text(text="w5 w60"), ts.Text(text="w5 w60"), ts.Text(text="w7")), None, tiny.tokenizer()
+    )
+    found = look(seen)
+    assert [row[1] for row in found.rows] == ["w5", "w60", "w5", "w60", "w7"]
+    assert [row[0] for row in found.rows] == ["1. text 0", "1. text 1", "2. text 0", "2. text 1", "3. text 0"]
+
+
 def test_a_method_without_embeddings_is_told():
     model = tiny.make("gpt2")
     with pytest.raises(ts.UserError, match=r"prefix has no embeddings in the place of tokens; soft and text have"):

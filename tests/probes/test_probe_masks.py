@@ -45,6 +45,21 @@ def test_a_decoder_s_mask_behind_an_encoder(text: str) -> None:
         mechanism(model, [ts.Prefix(length=2)], inputs)
 
 
+@pytest.mark.parametrize("family", ["gpt2", "llama"])
+def test_left_padding_is_no_difference_between_the_bare_run_and_the_attached_one(family: str) -> None:
+    """In the first layer a prefix moves no pattern; bare, GPT-2 counts positions over padding, too."""
+    model, mask = tiny.make(family), torch.ones_like(TEXT)
+    mask[1, :3] = 0
+    right = TEXT[1:2, 3:]
+    with ts.attach(model, ts.Prefix(length=2)) as tuned:
+        padded = see(model, tuned, {"input_ids": TEXT, "attention_mask": mask})
+        alone = see(model, tuned, {"input_ids": right})
+        found = mechanism(model, tuned, {"input_ids": TEXT, "attention_mask": mask})
+    for one, other in zip(padded.bare.values(), alone.bare.values(), strict=True):
+        torch.testing.assert_close(one.weights[1:2, :, 3:, 3:], other.weights, atol=1e-9, rtol=0)
+    assert found["by_layer"][0]["along"] == pytest.approx(0, abs=1e-9) and found["by_layer"][1]["along"] > 1e-6
+
+
 def test_embeddings_say_how_long_the_text_is() -> None:
     model = tiny.make("llama")
     with torch.no_grad():

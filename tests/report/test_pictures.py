@@ -144,15 +144,16 @@ def test_drawing_never_imports_torch():
 
 
 LINES = [Line("up", [0.0, NAN, 1.0], [0.0, NAN, 0.5], [0.2, NAN, 1.0], "context"), Line("flat", [0.5, 0.5, 0.5])]
-CURVES = Curves("Shares", "layer", "share", ["0", "1", "2"], LINES)
+CURVES = Curves("Shares", "layer", "share", ["1/4", "1/2", "all"], LINES)
 ARCS = Arcs("Flow", ["text", "label 1", "answer"], [(0, 1, 2.0), (1, 2, 4.0), (0, 2, 0.001)], [1])
 
 
 def test_curves_have_a_point_for_every_known_value_at_its_height_and_their_names():
     drawn = ET.fromstring(draw(CURVES))
     dots = {one.find("title").text: float(one.get("cy")) for one in drawn.iter("circle")}
-    assert list(dots) == ["up, 0: 0", "up, 2: 1.000", "flat, 0: 0.500", "flat, 1: 0.500", "flat, 2: 0.500"]
-    assert dots["up, 0: 0"] - dots["up, 2: 1.000"] == pytest.approx(2 * (dots["up, 0: 0"] - dots["flat, 0: 0.500"]))
+    flat = [f"flat, {place}: 0.500" for place in CURVES.x]
+    assert list(dots) == ["up, 1/4: 0", "up, all: 1.000", *flat]
+    assert dots["up, 1/4: 0"] - dots["up, all: 1.000"] == pytest.approx(2 * (dots["up, 1/4: 0"] - dots[flat[0]]))
     assert {"up", "flat", "layer", "share"} <= {one.text for one in drawn.iter("text")}
     assert drawn.get("aria-label") == "Shares. up: from 0 to 1.000; flat: from 0.500 to 0.500."
     assert len(list(drawn.iter("polygon"))) == 1  # the range of the one line that has one

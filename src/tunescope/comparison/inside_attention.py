@@ -188,5 +188,6 @@ def _inputs(bench: Bench, rows: Sequence[Any], *, with_target: bool) -> dict[str
     if bench.kind == "encoder-decoder":
         start = likelihood.decoder_start(bench.model)
         answers = [[start, *row.lead, *(row.target_ids[:-1] if with_target else ())] for row in rows]
-        given["decoder_input_ids"], _ = batches.padded(answers, pad, device, left=False)
+        ids, mask = batches.padded(answers, pad, device, left=False)
+        given |= {"decoder_input_ids": ids, "decoder_attention_mask": mask}
     return given

@@ -16,10 +16,10 @@ from tunescope.attachment.context_keys import embedder
 from tunescope.attachment.guards.marks import attached_to
 from tunescope.attachment.guards.processes import check_in_one_piece
 from tunescope.errors import UserError
-from tunescope.methods.artifact import Artifact, Spec, TokenContext
+from tunescope.methods.artifact import Artifact, Context, Spec, TokenContext
 from tunescope.methods.text_form import show
 from tunescope.models.anatomy import anatomy, argument_names
-from tunescope.models.positions import first_position, text_positions
+from tunescope.models.positions import counted_by_mask, first_position, text_positions
 from tunescope.probes.maps import maps, vocabulary, with_float64
 from tunescope.probes.seen import Layer, Seen
 
@@ -76,7 +76,8 @@ def _runs(model: PreTrainedModel, tuned: Attached | None, batch: Mapping[str, An
     joined = 0 if anatomy(model).kind == "decoder" or tuned is None else tuned.tokens
     if joined:
         _check_right_padded(batch.get("attention_mask"))
-    given = _bare_inputs(model, used, batch)
+    counts = tuned is not None and any(isinstance(artifact.spec, Context) for artifact in tuned.artifacts)
+    given = _bare_inputs(model, used, batch, counts=counts)
     calls: dict[str, Call] = {}
     bare: Tensors = {}
     if isinstance(given, dict):
@@ -122,13 +123,16 @@ def _tuned(model: PreTrainedModel, what: What, tokenizer: PreTrainedTokenizerBas
         yield tuned
 
 
-def _bare_inputs(model: PreTrainedModel, used: int, batch: Mapping[str, Any]) -> dict[str, Any] | str:
-    """The inputs under which the bare model has the text at the same positions, or why there are none."""
+def _bare_inputs(model: PreTrainedModel, used: int, batch: Mapping[str, Any], *, counts: bool) -> dict[str, Any] | str:
+    """The inputs under which the bare model has the text at the same positions, or why there are none.
+
+    used: positions of contexts in front of it. counts: something is attached that counts a row's own by its mask.
+    """
     given = {name: value for name, value in batch.items() if name != "output_start"}
+    names = argument_names(next(iter(anatomy(model).entries.values())))
     if not used:
-        return given
-    entry = next(iter(anatomy(model).entries.values()))
-    if "position_ids" not in argument_names(entry):
+        return counted_by_mask(given, model, names) if counts else given
+    if "position_ids" not in names:
         if getattr(model.config, "max_position_embeddings", None) is None:  # relative ones alone
             return given
         return (
@@ -240,9 +244,11 @@ def _tokens(
 
 
 def _virtual(model: PreTrainedModel, artifacts: Sequence[Artifact]) -> dict[str, Tensor]:
-    """Method -> the embeddings that it puts in the place of tokens."""
-    return {
-        show([artifact.spec]): with_float64(artifact.spec.embeddings(artifact.tensors, embedder(model)).detach())
-        for artifact in artifacts
-        if isinstance(artifact.spec, TokenContext)
-    }
+    """Method -> the embeddings that it puts in the place of tokens; several of one name are numbered."""
+    some = [(artifact.spec, artifact.tensors) for artifact in artifacts if isinstance(artifact.spec, TokenContext)]
+    names, found = [show([spec]) for spec, _ in some], {}
+    for place, (spec, tensors) in enumerate(some):
+        before = names[:place].count(names[place])
+        name = f"{names[place]} ({before + 1})" if before else names[place]
+        found[name] = with_float64(spec.embeddings(tensors, embedder(model)).detach())
+    return found

@@ -29,7 +29,7 @@ def curves(picture: Curves) -> Markup:
     parts.append(svg.label(left, 10, picture.y_axis, "tick", "start"))
     ends = _spread_out([y(_last(one.values)) for one in picture.lines], 15.0)
     for one, end in zip(picture.lines, ends, strict=True):
-        parts += _line(one, x, y)
+        parts += _line(one, picture.x, x, y)
         parts.append(svg.label(left + wide + 8, end + 4, text.short(one.name, 28), f"tick l-{one.style}", "start"))
     told = "; ".join(
         f"{one.name}: from {number(one.values[0])} to {number(_last(one.values))}" for one in picture.lines
@@ -38,7 +38,7 @@ def curves(picture: Curves) -> Markup:
     return own_size((width, top + tall + 46), f"{picture.title}. {told}.", parts)
 
 
-def _line(one: Line, x: svg.Axis, y: svg.Axis) -> list[Markup]:
+def _line(one: Line, names: Sequence[str], x: svg.Axis, y: svg.Axis) -> list[Markup]:
     known = [index for index, value in enumerate(one.values) if math.isfinite(value)]
     parts = []
     if one.low and len(known) > 1:
@@ -48,7 +48,7 @@ def _line(one: Line, x: svg.Axis, y: svg.Axis) -> list[Markup]:
     points = " ".join(f"{x(i):.1f},{y(one.values[i]):.1f}" for i in known)
     parts.append(svg.tag("polyline", points=points, class_=f"curve c-{one.style}"))
     for i in known:
-        note = svg.tag("title", f"{text.clean(one.name)}, {i}: {number(one.values[i])}")
+        note = svg.tag("title", f"{text.clean(one.name)}, {text.clean(names[i])}: {number(one.values[i])}")
         parts.append(svg.tag("circle", note, cx=x(i), cy=y(one.values[i]), r=2.5, class_=f"dot d-{one.style}"))
     return parts
 

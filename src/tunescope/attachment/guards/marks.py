@@ -14,7 +14,7 @@ from tunescope.models.anatomy import anatomy, argument_names
 from tunescope.models.fingerprint import REGISTERED
 
 if TYPE_CHECKING:
-    from torch import nn
+    from torch import Tensor, nn
     from transformers import PreTrainedModel
 
 ATTACHED = "_tunescope_attached"
@@ -149,10 +149,8 @@ def _start_taken(model: PreTrainedModel) -> Iterator[None]:
 
     def before(_module: object, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         starts = model.__dict__[STARTS]
-        labels: Any = (dict(zip(names, args, strict=False)) | kwargs).get("labels")
         starts.call = kwargs.get("output_start")
-        of_tokens = getattr(labels, "ndim", 0) == 2 and not labels.is_floating_point()
-        starts.labels = labels.shape[1] if of_tokens else 0
+        starts.labels = _of_tokens((dict(zip(names, args, strict=False)) | kwargs).get("labels"))
         return args, {name: value for name, value in kwargs.items() if name != "output_start"}
 
     def after(*_: object) -> None:
@@ -167,6 +165,12 @@ def _start_taken(model: PreTrainedModel) -> Iterator[None]:
     finally:
         for handle in handles:
             handle.remove()
+
+
+def _of_tokens(labels: Tensor | None) -> int:
+    """How many each row has; 0 where they are one a row, or numbers."""
+    is_so = labels is not None and labels.dim() == 2 and not labels.is_floating_point()
+    return labels.shape[1] if labels is not None and is_so else 0
 
 
 @contextmanager

@@ -29,6 +29,10 @@ from tunescope.trial.chat_day import on_its_day
 from tunescope.trial.open import open_bench
 
 Say = Callable[[str], None]
+INTERVALS = (
+    "in brackets, where a table says no other, Student's 95 % interval of the mean over draws; a band about a curve "
+    "is from the least draw to the most"
+)
 
 
 @dataclass(frozen=True)
@@ -102,6 +106,7 @@ def _facts(request: AnchorRequest, bench: Bench, rounds: Sequence[Round]) -> dic
         "data": shown(request.plan.data["train"]),
         "rows": len(rounds[0].prompts),
         "draws": len(rounds),
+        **({"intervals": INTERVALS} if len(rounds) > 1 else {}),
         "template": bench.task.template,
         "label words": ", ".join(labelled(bench.task).words.values()),
         "commonest label": round(float(gold.max() / gold.sum()), 3),

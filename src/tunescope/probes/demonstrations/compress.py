@@ -80,6 +80,10 @@ def _mean(each: Sequence[Mapping[str, Any]], rows: Sequence[int]) -> dict[str, A
     return made
 
 
+def _some(rows: Sequence[int]) -> str:
+    return f"{rows[0]}" if len(rows) == 1 else f"{rows[0]} to {rows[-1]}"
+
+
 def finding(found: Sequence[dict[str, Any]]) -> Finding:
     """A row for every way, and loyalty against size."""
     rows = []
@@ -87,7 +91,7 @@ def finding(found: Sequence[dict[str, Any]]) -> Finding:
         each = [one["ways"][way] for one in found]
         values = ([one[key] for one in each] for key in COLUMNS)
         rows.append((way, *(_cell(column, key) for column, key in zip(values, COLUMNS, strict=True))))
-    curves = found[0]["curves"]
+    curves, scored = found[0]["curves"], sorted({one["rows"] for one in found})
     styles = {"by saliency": "context", "at random": "text"}
     lines = [line(name, [one["curves"][name] for one in found], styles[name]) for name in curves]
     return Finding(
@@ -97,7 +101,8 @@ def finding(found: Sequence[dict[str, Any]]) -> Finding:
         "text of their own; random: a text token for every label token, the mean of 20 sets, and the best of them; "
         "by saliency: as many positions as anchors, those that queries take most from; at random: the first position "
         "and others. Loyalty is to the answers with "
-        "all of them (Wang et al. 2023, section 4.2). Zero-shot's is the floor.",
+        f"all of them (Wang et al. 2023, section 4.2). Zero-shot's is the floor. Scored are {_some(scored)} rows of a "
+        "draw; by the others it was weighed what queries take most from.",
         not_said="random-top is chosen on the rows that it is scored on, as published, and flatters itself. A model "
         "that answers most rows with one class is loyal whatever is kept: compare with zero-shot. Seconds are of this "
         "machine, a query at a time.",

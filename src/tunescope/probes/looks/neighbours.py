@@ -72,7 +72,8 @@ def look(seen: Seen) -> Finding:
     rows: list[tuple[str | float, ...]] = []
     apart = spacing(seen.table)
     numbers: dict[str, Any] = {"nearest_to_chance": (chance := _chance(seen.table)), "token_to_token": apart}
-    for method, embeddings in seen.virtual.items():
+    for number, (method, embeddings) in enumerate(seen.virtual.items(), 1):
+        short = method.partition(":")[0] if len(seen.virtual) == 1 else f"{number}. {method.partition(':')[0]}"
         found = neighbours(embeddings, seen.table)
         listed = [
             [(seen.word(int(i)), float(cosine)) for i, cosine in zip(*pair, strict=True)]
@@ -84,7 +85,7 @@ def look(seen: Seen) -> Finding:
         numbers[f"{method} by distance"] = [{"token": word, "distance": far} for word, far in by_distance]
         for place, (near, (word, far)) in enumerate(zip(listed, by_distance, strict=True)):
             rest = "  ".join(f"{word} {cosine:.2f}" for word, cosine in near[1:])
-            rows.append((f"{method.partition(':')[0]} {place}", *near[0], word, far, rest))
+            rows.append((f"{short} {place}", *near[0], word, far, rest))
     return Finding(
         heading="Words near the virtual tokens",
         says="The tokens of the vocabulary whose embeddings have the largest cosine with each virtual token. A random "

@@ -32,8 +32,7 @@ class Classification(Labelled):
     ``words`` maps each label to the word that stands for it; left empty, ``prepare`` takes the labels of the
     training rows, each its own word. It sorts them. ``by="words"`` compares log p(word | filled template), all tokens
     of the word counted; ``by="head"`` asks an encoder with a classification head. White space around labels goes.
-    ``prior`` is what the probability of each label is divided by before they are compared
-    (see `tasks.answers.calibration`); empty, none.
+    ``prior`` is what each label's probability is divided by before they are compared (`tasks.answers.calibration`).
 
     ``{mask}`` in the template is the place of the answer. A masked language model answers nowhere else, with one token
     (LM-BFF: Gao et al. 2021, section 4); T5 fills it as its first sentinel; on a decoder it can only end the template.
@@ -127,8 +126,8 @@ class Classification(Labelled):
                     )
         turns = chats.in_turns(self, tokenizer, model_kind)
         told = history.checked(replace(self, turns=turns), splits, tokenizer)
-        words = sorted((self.words or dict(zip(train, train, strict=True))).items())  # as a run's file keeps them
-        task = replace(self, turns=turns, words=dict(words))
+        words = self.words or dict(zip(train, train, strict=True))
+        task = replace(self, turns=turns, words=dict(sorted(words.items())))  # as a run's file keeps them
         for label, where in train.items():
             task._index(label, where)
         tokens = task.word_ids(tokenizer, model_kind)
