@@ -61,9 +61,9 @@ def material(tmp_path_factory):
 def tunescope(monkeypatch, capsys, material, tmp_path):
     """(exit code, stdout, stderr) of a search."""
 
-    def run(*words, model=None, out=None):
+    def run(*words, model=None, out=None, workers="1"):
         parts = ["--dev", material["dev"], "--test", material["test"], "--out", out or tmp_path / "out"]
-        parts += ["--workers", "1"]
+        parts += ["--workers", workers]
         return call(monkeypatch, capsys, "search", model or material["model"], material["train"], *parts, *words)
 
     return run
@@ -143,10 +143,9 @@ def test_an_encoder_and_a_folder_that_is_not_empty_are_refused(tunescope, materi
 
 
 def test_what_a_refusal_says_to_type_is_taken_in_the_same_folder(tunescope, tmp_path):
-    for passes in ("20", "21"):
-        code, _, err = tunescope(
-            "--method", "random:length=2", "--passes", passes, "--seeds", "2", out=tmp_path / "few"
-        )
+    for passes, workers in (("20", "1"), ("21", "1"), ("22", "2"), ("23", "1")):
+        asked = ["--method", "random:length=2", "--passes", passes, "--seeds", "2"]
+        code, _, err = tunescope(*asked, out=tmp_path / "few", workers=workers)
         assert code == 2 and "passes are too few" in err and "--passes" in err
     code, _, _ = tunescope("--method", "random:length=2", *BRIEF, out=tmp_path / "few")
     assert code == 0

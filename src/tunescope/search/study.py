@@ -118,6 +118,7 @@ def _check_folder(request: SearchRequest, folder: Path) -> tuple[Json, tuple[str
     run_folder.check_own(folder, "search", "seeds")
     if _is_idle(folder):
         (folder / "config.json").unlink()
+        files.remove(folder / "jobs")
     if (folder / "report.html").exists() and run_folder.kept(folder, folder / "results.json") is not None:
         raise UserError(f"{folder} holds a search that is done: see {folder / 'report.html'}, or name a new folder.")
     elsewhere = moved_files.other_paths(request.plan, folder)
@@ -127,9 +128,12 @@ def _check_folder(request: SearchRequest, folder: Path) -> tuple[Json, tuple[str
 
 def _is_idle(folder: Path) -> bool:
     """Whether a search was asked there that left nothing, as one that was refused."""
-    own = ("LOCK", "config.json")
-    left = any(path.is_file() and not path.name.startswith(own) for path in folder.rglob("*"))
-    return (folder / "config.json").exists() and not left and "searches" in run_folder.read_config(folder)
+    if not (folder / "config.json").exists() or job_folder.leased(folder):
+        return False
+    own = ("LOCK", "config.json", "jobs")  # what workers were asked, and refused
+    files_left = (path.relative_to(folder) for path in folder.rglob("*") if path.is_file())
+    left = any(not path.parts[0].startswith(own) for path in files_left)
+    return not left and "searches" in run_folder.read_config(folder)
 
 
 def _search(bench: Bench, some: Sequence[Seed], folder: Path, refused: Mapping[str, str], say: Say) -> Json:
