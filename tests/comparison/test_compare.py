@@ -736,7 +736,9 @@ def test_a_folder_that_is_removed_ends_a_comparison_and_is_not_made_anew(bench, 
         finish(work, folder, name, result)
 
     monkeypatch.setattr(run_folder, "finish", gone)
-    with pytest.raises(files.DiskError, match="run was removed while the run was at work"):
+    with pytest.raises(
+        files.DiskError, match=r"run was removed while the run was at work\. .* the same command again\.$"
+    ):
         on(bench, question(material, arms=("zero-shot", "lora:rank=2")), tmp_path / "run")
     assert not (tmp_path / "run" / "results.json").exists()
 

@@ -34,6 +34,12 @@ def todo_of(bench: Bench, **fields: Any) -> Job:
     return replace(job(bench, arms.ready(Arm("full", "full"), bench), (1e-3,), 0, test=True), **fields)
 
 
+def begun(folder: Path) -> Path:
+    folder.mkdir(exist_ok=True)
+    (folder / "config.json").write_text('{"version": 2}')  # by which it is known that nobody has removed the folder
+    return folder
+
+
 def states(bench: Bench) -> dict[str, torch.Tensor]:
     return {name: value.clone() for name, value in bench.model.state_dict().items()}
 
@@ -43,9 +49,9 @@ def test_the_scores_are_those_of_a_change_beside_the_weights(
 ) -> None:
     bench = opened(model_and_data)
     before = states(bench)
-    found = run.run(bench, todo_of(bench), tmp_path / "in place", lambda _: None)
+    found = run.run(bench, todo_of(bench), begun(tmp_path / "in place"), lambda _: None)
     monkeypatch.setattr(run, "training_in_place", lambda *_: nullcontext())
-    beside = run.run(bench, todo_of(bench), tmp_path / "beside", lambda _: None)
+    beside = run.run(bench, todo_of(bench), begun(tmp_path / "beside"), lambda _: None)
     assert found["status"] == beside["status"] == "done" and found["stats"] == beside["stats"]
     assert [one["loss"] for one in found["curve"]] == pytest.approx([one["loss"] for one in beside["curve"]], abs=1e-5)
     assert all(torch.equal(value, before[name]) for name, value in states(bench).items())
@@ -53,10 +59,10 @@ def test_the_scores_are_those_of_a_change_beside_the_weights(
 
 def test_a_run_that_was_paused_goes_on_to_the_bit(model_and_data: Any, tmp_path: Path) -> None:
     bench = opened(model_and_data)
-    whole = run.run(bench, todo_of(bench), tmp_path / "whole", lambda _: None)
-    paused = run.run(bench, todo_of(bench, until=2, test=False), tmp_path / "parts", lambda _: None)
+    whole = run.run(bench, todo_of(bench), begun(tmp_path / "whole"), lambda _: None)
+    paused = run.run(bench, todo_of(bench, until=2, test=False), begun(tmp_path / "parts"), lambda _: None)
     assert paused["status"] == "paused"
-    rest = run.run(bench, todo_of(bench), tmp_path / "parts", lambda _: None)
+    rest = run.run(bench, todo_of(bench), begun(tmp_path / "parts"), lambda _: None)
     assert rest["curve"] == whole["curve"]
     one, two = (load(saved_artifact.place(tmp_path / name, whole["id"]))[0].tensors for name in ("whole", "parts"))
     assert all(torch.equal(value, two[name]) for name, value in one.items())
@@ -69,9 +75,9 @@ def test_a_state_of_changes_is_not_taken_for_weights(
     bench = opened(model_and_data)
     with monkeypatch.context() as patch:
         patch.setattr(run, "training_in_place", lambda *_: nullcontext())
-        run.run(bench, todo_of(bench, until=2, test=False), tmp_path / "run", lambda _: None)
+        run.run(bench, todo_of(bench, until=2, test=False), begun(tmp_path / "run"), lambda _: None)
     steps: list[int] = []
-    run.run(bench, todo_of(bench), tmp_path / "run", lambda progress: steps.append(progress.step))
+    run.run(bench, todo_of(bench), begun(tmp_path / "run"), lambda progress: steps.append(progress.step))
     assert steps == [1, 2, 3, 4, 5, 6]
 
 

@@ -297,7 +297,9 @@ def test_a_folder_that_is_gone_ends_a_search_and_is_not_made_anew(searching, tmp
     shutil.rmtree(tmp_path / "out")
     (tmp_path / "go").touch()
     _, err = first.communicate(timeout=60)
-    assert first.returncode == 2 and "out was removed while the run was at work. To begin anew, type the same" in err
+    assert first.returncode == 2 and err.endswith(
+        "out was removed while the run was at work. To begin anew, type the same command again.\n"
+    )
     assert not (tmp_path / "out" / "results.json").exists() and not (tmp_path / "out" / "prompts").exists()
 
 

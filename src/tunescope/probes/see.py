@@ -123,7 +123,9 @@ def _tuned(model: PreTrainedModel, what: What, tokenizer: PreTrainedTokenizerBas
         yield tuned
 
 
-def _bare_inputs(model: PreTrainedModel, used: int, batch: Mapping[str, Any], *, counts: bool) -> dict[str, Any] | str:
+def _bare_inputs(
+    model: PreTrainedModel, used: int, batch: Mapping[str, Any], *, counts: bool = False
+) -> dict[str, Any] | str:
     """The inputs under which the bare model has the text at the same positions, or why there are none.
 
     used: positions of contexts in front of it. counts: something is attached that counts a row's own by its mask.

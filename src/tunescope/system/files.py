@@ -240,7 +240,7 @@ def disk_errors_named(run: Path, go_on: str = "") -> Iterator[None]:
         yield
     except Exception as problem:
         reason = disk_problem(problem)
-        if reason is None:
+        if reason is None or (isinstance(problem, DiskError) and len(problem.args) == 1):  # which says how to go on
             raise
         begun = os.path.exists(os.path.join(run, CONFIG))  # without which there is nothing to resume
         how = go_on or (f"type: tunescope resume {shell.path(run)}" if begun else SAME_COMMAND)
