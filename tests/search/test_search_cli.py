@@ -148,7 +148,7 @@ def test_what_a_refusal_says_to_type_is_taken_in_the_same_folder(tunescope, tmp_
         code, _, err = tunescope(*asked, out=tmp_path / "few", workers=workers)
         assert code == 2 and "passes are too few" in err and "--passes" in err
     code, _, _ = tunescope("--method", "random:length=2", *BRIEF, out=tmp_path / "few")
-    assert code == 0
+    assert code == 0 and not (tmp_path / "few" / "jobs").exists()  # of what was refused
 
 
 def test_a_search_that_was_stopped_goes_on_and_another_is_refused(tunescope, material, tmp_path, monkeypatch):
