@@ -269,6 +269,18 @@ def test_the_deciding_arms_stay_those_of_the_first_look():
     assert decide(found)["evidence"]["context"]["name"] == "prefix"
 
 
+def test_a_difference_of_fewer_seeds_than_an_arm_has_says_so():
+    """The two that decide had six seeds, and the context failed at the later ones: the third arm has the first three."""
+    prefix, lora = (0.90, 0.90, 0.90, 0.60, 0.60, 0.60), made("lora", "delta", [0.91] * 6)
+    third = made("adapter", "delta", [0.95] * 3)
+    third["runs"] = [run | {"dev": 0.8} for run in third["runs"]]
+    found = asked(made("prefix", "context", prefix), lora, third)
+    found["comparisons"] = []
+    pairs = {pair["other"]: pair["told"] for pair in decide(found)["evidence"]["ahead"]}
+    assert re.match(r"over the 3 seeds that both have, the difference is -0\.05\d ", pairs["adapter"])
+    assert decide(found)["evidence"]["pair"]["told"].startswith("the difference is -0.16")
+
+
 def test_as_many_seeds_as_are_asked_for_decide_four_times_in_five():
     found = results(ZERO, PREFIX, LORA, gaps=[("prefix", "lora", -0.05, 0.05)])
     gap = next(one for one in found["comparisons"] if {one["a"], one["b"]} == {"prefix", "lora"})

@@ -89,17 +89,21 @@ class Pairs:
         sign = 1 if one["a"] == a["name"] else -1
         low, high = sorted(sign * side for side in one["interval"])
         level, value = one.get("level", stats.LEVEL), sign * one["difference"]
-        seeds = min(one.get("seeds") or self.seeds, *(self.of_its_own(arm) or math.inf for arm in (a, b)))
+        own = [count for arm in (a, b) if (count := self.of_its_own(arm)) is not None]
+        seeds = min([one.get("seeds") or self.seeds, *own])
+        told = self._in_words(value, low, high, level, seeds if seeds < max(own, default=0) else None)
         return Pair(
-            a["name"], b["name"], value, low, high, level, self._in_words(value, low, high, level),
-            int(seeds), one.get("freedom"), one.get("parts") or {},
-        )  # fmt: skip
+            a["name"], b["name"], value, low, high, level, told, seeds, one.get("freedom"), one.get("parts") or {}
+        )
 
     def _made(self, a: str, b: str, left: Mapping[int, Array], right: Mapping[int, Array], pool: Pool | None) -> Pair:
         got = stats.paired(left, right, self.score, level=self.level, pool=pool, inputs=self.inputs)
-        told = self._in_words(got.value, got.low, got.high, got.level)
+        common = got.seeds if got.seeds < max(len(left), len(right)) else None
+        told = self._in_words(got.value, got.low, got.high, got.level, common)
         return Pair(a, b, got.value, got.low, got.high, got.level, told, got.seeds, finite(got.freedom), got.parts)
 
-    def _in_words(self, value: float, low: float, high: float, level: float) -> str:
+    def _in_words(self, value: float, low: float, high: float, level: float, common: int | None) -> str:
+        """common: the seeds that both arms have, where one of them has more, so that its score is another mean."""
         low_, high_ = (number(side, self.scale) for side in (low, high))
-        return f"the difference is {number(value, self.scale)} ({100 * level:.4g}% interval {low_} to {high_})"
+        over = "" if common is None else f"over the {common} seed{'s' * (common != 1)} that both have, "
+        return f"{over}the difference is {number(value, self.scale)} ({100 * level:.4g}% interval {low_} to {high_})"
