@@ -119,6 +119,17 @@ def test_a_verdict_that_computed_its_seeds_has_its_own_command_first():
     )
     rows = told(ZERO, PREFIX, LORA, reason="wide interval", run="More seeds alone do not decide it (`--test`).")
     assert "--test MORE_ROWS.jsonl" in rows[0]["command"] and "b.jsonl" not in rows[0]["command"]
+    run = (
+        "Neither alone decides it: 40 seeds and about 2,000 test rows (now 3 and 400) would (`--test`, `--max-seeds`)."
+    )
+    both = told(ZERO, PREFIX, LORA, reason="wide interval", run=run)
+    assert "--test MORE_ROWS.jsonl" in both[0]["command"] and "--max-seeds 40" in both[0]["command"]
+    run = "The difference seen is too little for 200 seeds on 200 times the test rows to tell the side."
+    assert not [one for one in told(ZERO, PREFIX, LORA, reason="wide interval", run=run) if "ROWS" in one["command"]]
+
+
+def test_a_prompt_that_does_it_has_no_smaller_budget():
+    assert not [one for one in told(arm("zero-shot", "none", 0.92), PREFIX, LORA) if "budget" in one["why"]]
 
 
 def test_one_seed_asks_for_three_and_a_missing_kind_for_an_arm_of_it():
@@ -128,8 +139,10 @@ def test_one_seed_asks_for_three_and_a_missing_kind_for_an_arm_of_it():
 
 def test_what_is_enough_is_tried_at_a_quarter_of_the_budget_and_what_is_not_at_four_times():
     assert "--budget 24576" in told(ZERO, PREFIX, LORA, FULL)[0]["command"]
-    worse = told(ZERO, arm("prefix", "context", 0.6), LORA, FULL)
-    assert "--budget 393216" in worse[0]["command"] and "probe pattern" in worse[1]["command"]
+    worse = told(ZERO, arm("prefix", "context", 0.6), LORA | {"chosen": {"seed": 1, "id": "b1"}}, FULL)
+    assert "--budget 393216" in worse[0]["command"]
+    assert "probe pattern" in worse[1]["command"] and "--artifact RUN/arms/b1/artifact " in worse[1]["command"]
+    assert worse[1]["why"].startswith("How far lora turned attention")
 
 
 def test_no_budget_is_offered_that_has_no_room_for_a_context_or_for_a_delta():

@@ -15,6 +15,7 @@ from tunescope.report import terminal, view
 from tunescope.report.verdict import advice, stability, stats
 from tunescope.report.verdict.advice import wide
 from tunescope.report.verdict.evidence import Pair
+from tunescope.report.verdict.interim_looks import level, planned
 from tunescope.report.verdict.verdict import decide
 from tunescope.report.verdict.words import OLD_RULE
 from tunescope.trial.plan import Plan
@@ -197,6 +198,51 @@ def test_other_deltas_are_held_against_the_run_that_the_answer_rests_on():
         assert any("it is not shown that prefix, seed 0 is no worse" in one for one in verdict["sentences"]) == told
 
 
+def test_scattered_seeds_of_which_one_learnt_are_no_sign_that_nothing_was_learnt():
+    """Both means are not clear of chance, and both chosen runs are: it is the seeds that have to tell."""
+    found = asked(made("prefix", "context", (0.90, 0.52, 0.89)), made("lora", "delta", (0.89, 0.51, 0.90)), looks=LOOKS)
+    verdict = decide(found)
+    assert not verdict["evidence"]["context"]["learnt"] and verdict["evidence"]["context"]["chosen_learnt"]
+    assert (verdict["reason"], verdict["more_seeds"]) == ("wide interval", True)
+    flat = asked(made("prefix", "context", (0.53, 0.50, 0.51)), made("lora", "delta", (0.5, 0.501, 0.499)))
+    assert decide(flat)["reason"] == "nothing learnt"
+
+
+def test_a_chosen_run_at_chance_is_no_context_that_suffices():
+    """The delta is below chance: what is not worse than it need not be of any use."""
+    found = asked(made("prefix", "context", (0.51, 0.41, 0.40)), made("lora", "delta", (0.43, 0.431, 0.429)))
+    assert decide(found)["reason"] == "nothing learnt"
+    found["arms"].append(made("mam", "both", (0.7, 0.7, 0.7)))
+    assert decide(found)["reason"] == "learnt elsewhere"
+
+
+def test_full_tuning_at_chance_is_not_ahead_of_what_is_below_it():
+    full = made("full", "full", [0.5] * 3)
+    found = asked(made("prefix", "context", [0.3] * 3), made("lora", "delta", [0.3] * 3), full)
+    assert decide(found)["evidence"]["full_pairs"][0]["low"] > 0.02
+    assert decide(found)["reason"] == "nothing learnt"
+
+
+def test_the_model_untrained_is_no_sign_that_it_can_be_learnt():
+    zero = made("zero-shot", "none", [0.60])
+    prefix, lora = made("prefix", "context", (0.58, 0.60, 0.61)), made("lora", "delta", (0.57, 0.60, 0.61))
+    found = asked(prefix, lora)
+    found["arms"][0] = zero
+    verdict = decide(found)
+    assert verdict["evidence"]["able"] is None
+    assert (verdict["answer"], verdict["reason"]) == ("no verdict", "nothing learnt")
+
+
+def test_a_context_that_dev_passed_over_and_that_learnt_is_named_and_no_answer_is_given():
+    prefix, soft = made("prefix", "context", (0.50, 0.85, 0.52)), made("soft", "context", (0.73, 0.74, 0.75))
+    prefix["runs"] = [run | {"dev": 0.76} for run in prefix["runs"]]
+    found = asked(prefix, soft, made("lora", "delta", (0.52, 0.53, 0.51)))
+    verdict = decide(found)
+    assert (verdict["answer"], verdict["reason"]) == ("no verdict", "passed over")
+    assert verdict["sentences"][0].startswith("soft (0.740) is clearly above its floor, but dev put others before it")
+    assert "`tunescope resume RUN --max-seeds 6`" in verdict["run"]
+
+
 def test_full_tuning_ahead_of_a_delta_alone_says_nothing_of_contexts():
     full, lora = made("full", "full", [0.90] * 3), made("lora", "delta", [0.80] * 3)
     lost = {"name": "prefix", "group": "context", "status": "diverged", "runs": []}
@@ -243,10 +289,11 @@ def test_seeds_that_bind_are_asked_for_with_their_time():
 
 
 def test_seeds_that_draw_their_own_rows_are_asked_for_in_a_run_that_has_them_from_its_begin():
-    added = decide(scattered(0.88, 0.90, 0.915))["run"]
     found = scattered(0.88, 0.90, 0.915)
+    added = int(re.search(r"`tunescope resume RUN --max-seeds (\d+)`", decide(found)["run"])[1])
     found["protocol"]["k_shot"] = 16
-    assert decide(found)["run"] == added.replace("tunescope resume RUN --max-seeds", "tunescope compare ... --seeds")
+    begun = int(re.search(r"`tunescope compare \.\.\. --seeds (\d+)`", decide(found)["run"])[1])
+    assert begun < added  # it looks once, and each of the looks of a run that goes on has a wider interval
     with pytest.raises(UserError, match=r"with --k-shot every seed draws its rows at first: .* more --seeds"):
         check(Plan(model="m", data={"train": "a.jsonl", "test": "b.jsonl"}, k_shot=16, max_seeds=12))
 
@@ -270,7 +317,7 @@ def test_the_deciding_arms_stay_those_of_the_first_look():
 
 
 def test_a_difference_of_fewer_seeds_than_an_arm_has_says_so():
-    """The two that decide had six seeds, and the context failed at the later ones: the third arm has the first three."""
+    """Two had six seeds, and the context failed at the later ones; the third arm has the first three."""
     prefix, lora = (0.90, 0.90, 0.90, 0.60, 0.60, 0.60), made("lora", "delta", [0.91] * 6)
     third = made("adapter", "delta", [0.95] * 3)
     third["runs"] = [run | {"dev": 0.8} for run in third["runs"]]
@@ -288,7 +335,9 @@ def test_as_many_seeds_as_are_asked_for_decide_four_times_in_five():
     most = int(re.search(r"--max-seeds (\d+)", decide(found)["run"])[1])
     deviation = (3 * 0.0002) ** 0.5
     draws = deviation * np.random.default_rng(0).normal(size=(20_000, most))
-    halves = scipy_stats.t.ppf(0.975, most - 1) * draws.std(1, ddof=1) / most**0.5
+    sure = level(planned(3, most))
+    assert sure > 0.98  # of 3, 6, 12 and so many
+    halves = scipy_stats.t.ppf(0.5 + sure / 2, most - 1) * draws.std(1, ddof=1) / most**0.5
     assert 0.79 <= (draws.mean(1) - halves > -0.02).mean() <= 0.84
 
 

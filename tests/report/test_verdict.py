@@ -318,10 +318,29 @@ def test_full_tuning_ahead_of_an_arm_that_is_still_learning_is_no_verdict():
 
 def test_what_neither_kind_learns_but_another_does_is_neither():
     low = [arm("zero-shot", "none", 0.5), arm("prefix", "context", 0.51), arm("lora", "delta", 0.51)]
+    answer, reason, sentences = outcome(*low, arm("mam", "both", 0.9))
+    assert (answer, reason) == ("neither, at this budget", "learnt elsewhere")
+    assert sentences[0].startswith("It can be learnt, as mam (0.900) shows, but neither prefix (0.510) nor lora")
     gaps = [("prefix", "full", -0.4, 0.02), ("lora", "full", -0.4, 0.02)]
     answer, reason, sentences = outcome(*low, arm("full", "full", 0.9), gaps=gaps)
-    assert (answer, reason) == ("neither, at this budget", "learnt elsewhere")
-    assert sentences[0].startswith("It can be learnt, as full (0.900) shows, but neither prefix (0.510) nor lora")
+    assert (answer, reason) == ("no verdict", "learnt elsewhere")
+    assert sentences[0].endswith("(0.500), nor shown to be more than 0.020 behind.")
+
+
+@pytest.mark.parametrize(
+    ("other", "gap", "reason"),
+    [
+        (("full", "full", 0.89), (0.03, 0.08), "full tuning ahead"),
+        (("head", "head", 0.86), (-0.01, 0.06), "head alone"),
+        (("4-shot", "text", 0.86), (-0.01, 0.06), "prompt alone"),
+    ],
+)
+def test_what_few_seeds_say_of_an_arm_does_not_decide_against_the_scores_of_all(other, gap, reason):
+    """As after looks: the pair is over the three seeds that both have, and the two that decide have twelve."""
+    gaps = [(other[0], name, *gap) for name in ("prefix", "lora")]
+    assert outcome(ZERO, arm(*other), PREFIX, LORA, gaps=gaps)[1] == "alike"
+    low = [arm("prefix", "context", other[2] - 0.035), arm("lora", "delta", other[2] - 0.035)]
+    assert outcome(ZERO, arm(*other), *low, gaps=gaps)[1] == reason
 
 
 def test_one_seed_or_two_give_no_verdict_and_ask_for_three():

@@ -19,15 +19,16 @@ Step = dict[str, str]
 MOST = 3
 SMALLER, LARGER = 4, 4  # times the budget
 SIZE = re.compile(r"\b(?:rank|length|bottleneck)=([1-9]\d*)")
+BOTH = re.compile(r"(\d+) seeds and about [\d,]+ test rows")
 QUOTED = re.compile(r"`(tunescope [^`]*)`")
 
 
 def steps(results: Json) -> list[Step]:
     """{"why": a sentence, "command"}: at most MOST, the one that would tell most first; none without a command."""
-    asked = _Asked(results)
+    verdict = results.get("verdict") or decide(dict(results))
+    asked = _Asked({**results, "verdict": verdict})
     if not asked.words:
         return []
-    verdict = results.get("verdict") or decide(dict(results))
     earlier = (verdict.get("evidence") or {}).get("reason")  # where the first versions had it
     reason = str(verdict.get("reason") or earlier)
     found = [*BY_REASON.get(reason, _nothing)(asked), *_yardsticks(asked)]
@@ -132,7 +133,20 @@ def _wide(asked: _Asked) -> list[Step]:
     if told and "seeds" in told[1]:  # with --k-shot by --seeds, which a run has from its begin
         again = told[1] if "--max-seeds" in told[1] else asked.with_options(seeds=told[1].split()[-1])
         return [_step("So many seeds would decide, if the difference is what was seen.", again)]
+    if "`--test`" not in asked.run:  # nothing that could be given would tell
+        return []
+    if both := BOTH.search(asked.run):
+        option = "seeds" if asked.protocol.get("k_shot") is not None else "max_seeds"
+        again = asked.with_options(test="MORE_ROWS.jsonl", **{option: both[1]})
+        return [_step("There are too few seeds and too few test rows to tell: give more of both.", again)]
     return [_step("There are too few test rows to tell: give more.", asked.with_options(test="MORE_ROWS.jsonl"))]
+
+
+def _elsewhere(asked: _Asked) -> list[Step]:
+    """A larger size, of what did not learn what another shows can be learnt; else what the verdict asks for."""
+    if not asked.run:
+        return _larger(asked)
+    return _wide(asked) if QUOTED.search(asked.run) else _longer(asked)
 
 
 def _smaller(asked: _Asked) -> list[Step]:
@@ -147,14 +161,21 @@ def _smaller(asked: _Asked) -> list[Step]:
 
 def _inside(asked: _Asked) -> list[Step]:
     """What the context that was held against the delta does; the best arm of all may be the delta."""
-    context = ((asked.results.get("verdict") or {}).get("evidence") or {}).get("context") or {}
-    best, chosen = asked.results.get("best") or {}, (context.get("chosen") or {}).get("id")
-    sizes = {arm["name"]: (arm.get("parameters") or {}).get("stored") for arm in asked.results["arms"]}
-    if not best.get("path") or not context or sizes.get(context["name"]) == 0:  # words, which are found
-        return []
-    path = "RUN/best" if best.get("arm") == context["name"] else f"RUN/arms/{chosen}/artifact" if chosen else ""
+    name, path = _artifact(asked, "context")
     probe = f"tunescope probe prefix_bias --model {shlex.quote(asked.model)} --artifact {path} --text 'a text'"
-    return [_step(f"What {context['name']} does inside attention.", probe)] if path else []
+    return [_step(f"What {name} does inside attention.", probe)] if path else []
+
+
+def _artifact(asked: _Asked, side: str) -> tuple[str, str]:
+    """The name of the context or the delta that decided, and where its best run lies; "" where nothing was kept."""
+    arm = ((asked.results.get("verdict") or {}).get("evidence") or {}).get(side) or {}
+    best, chosen = asked.results.get("best") or {}, (arm.get("chosen") or {}).get("id")
+    sizes = {one["name"]: (one.get("parameters") or {}).get("stored") for one in asked.results["arms"]}
+    if not arm or sizes.get(arm["name"]) == 0:  # words, which are found
+        return "", ""
+    if best.get("arm") == arm["name"]:
+        return arm["name"], "RUN/best" if best.get("path") else ""
+    return arm["name"], f"RUN/arms/{chosen}/artifact" if chosen else ""
 
 
 def _larger(asked: _Asked) -> list[Step]:
@@ -168,10 +189,11 @@ def _larger(asked: _Asked) -> list[Step]:
 
 
 def _weights(asked: _Asked) -> list[Step]:
-    inside = f"tunescope probe pattern --model {shlex.quote(asked.model)} --artifact RUN/best --text 'a text'"
+    name, path = _artifact(asked, "delta")
+    probe = f"tunescope probe pattern --model {shlex.quote(asked.model)} --artifact {path} --text 'a text'"
     return [
         *_larger(asked),
-        _step("How far the weights turned attention to other words of the text.", inside),
+        *([_step(f"How far {name} turned attention to other words of the text.", probe)] * bool(path)),
     ]
 
 
@@ -211,9 +233,10 @@ BY_REASON: dict[str, Callable[[_Asked], list[Step]]] = {
     "wide interval": _wide,
     "unstable delta": _longer,
     "full tuning ahead": _larger,
-    "learnt elsewhere": _larger,
+    "passed over": _wide,
+    "learnt elsewhere": _elsewhere,
     "head alone": _harder,
-    "prompt alone": _smaller,
+    "prompt alone": _inside,
     "context not worse": _smaller,
     "alike": _smaller,
     "unstable": _smaller,

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Any
 
 from tunescope.report.verdict.evidence import Arm, Evidence, Pair
-from tunescope.report.verdict.interim_looks import LEAST
+from tunescope.report.verdict.interim_looks import LEAST, level, planned
 from tunescope.report.verdict.variance import quantile
 
 POWER = 0.8
@@ -30,6 +30,12 @@ class Advice:
 def few_seeds(had: int) -> Advice:
     """had: the seeds that ran, of those typed and of those added since."""
     return Advice(f"Run it with at least {LEAST} seeds: `tunescope compare ... --seeds {LEAST}` (it had {had}).", True)
+
+
+def more_seeds(protocol: Protocol, had: int) -> Advice:
+    """Twice as many, where what came out is the seeds' and not yet any arm's."""
+    begun, option = _asking(protocol)
+    return Advice(f"More seeds tell an arm from its luck: `{begun} {option} {2 * had}`.", True)
 
 
 def steadier(protocol: Protocol, delta: Arm) -> Advice:
@@ -59,12 +65,12 @@ def wide(e: Evidence, protocol: Protocol, pair: Pair, arms: tuple[Arm, Arm]) -> 
 
     With --k-shot every seed draws its rows at first: none is added later, and a new run has more.
     """
-    drawn = protocol.get("k_shot") is not None
-    option, begun = ("--seeds", "tunescope compare ...") if drawn else ("--max-seeds", "tunescope resume RUN")
+    begun, option = _asking(protocol)
     parts, gap = _parts(pair), abs(pair.difference + e.margin)
     helps = _seeds_help(pair, parts, max(gap, e.margin))
     more = range(pair.seeds + 1, MOST + 1)
-    seeds = next((n for n in more if _decides(_with_seeds(pair, parts, n), gap, pair.level, n, e.rows)), 0)
+    at = _levels(protocol, pair)
+    seeds = next((n for n in more if _decides(_with_seeds(pair, parts, n), gap, at(n), n, e.rows)), 0)
     if seeds:
         time = _time(seeds - pair.seeds, arms)
         return Advice(
@@ -72,14 +78,14 @@ def wide(e: Evidence, protocol: Protocol, pair: Pair, arms: tuple[Arm, Arm]) -> 
             f"what was seen: `{begun} {option} {seeds}`.",
             helps,
         )
-    rows = _enough_rows(e, pair, parts, gap, pair.seeds)
+    rows = _enough_rows(e, parts, gap, pair.seeds, pair.level)
     if rows:
         return Advice(
             f"More seeds alone do not decide it, for there are too few test rows: about {rows:,} of them (now "
             f"{e.rows:,}) would with {100 * POWER:.0f} % power, if the difference is what was seen (`--test`).",
             helps,
         )
-    both = _both(e, pair, parts, gap)
+    both = _both(e, pair, parts, gap, at)
     if both:
         seeds, rows = both
         return Advice(
@@ -95,11 +101,25 @@ def wide(e: Evidence, protocol: Protocol, pair: Pair, arms: tuple[Arm, Arm]) -> 
     )
 
 
-def _both(e: Evidence, pair: Pair, parts: Mapping[str, float], gap: float) -> tuple[int, int] | None:
+def _asking(protocol: Protocol) -> tuple[str, str]:
+    """The command and the option that bring more seeds: with --k-shot they are there from a run's begin."""
+    drawn = protocol.get("k_shot") is not None
+    return ("tunescope compare ...", "--seeds") if drawn else ("tunescope resume RUN", "--max-seeds")
+
+
+def _levels(protocol: Protocol, pair: Pair) -> Callable[[int], float]:
+    """The level of the interval that a run of so many seeds at most will have: one resumed has all looks on the way."""
+    first = len(protocol.get("seeds") or ()) or pair.seeds
+    return lambda most: level((most,) if protocol.get("k_shot") is not None else planned(min(first, most), most))
+
+
+def _both(
+    e: Evidence, pair: Pair, parts: Mapping[str, float], gap: float, at: Callable[[int], float]
+) -> tuple[int, int] | None:
     """Seeds and rows that together would decide, with the fewest answers to be scored; None beyond MOST of each."""
     found = []
     for seeds in range(pair.seeds + 1, MOST + 1):
-        rows = _enough_rows(e, pair, _with_seeds(pair, parts, seeds), gap, seeds)
+        rows = _enough_rows(e, _with_seeds(pair, parts, seeds), gap, seeds, at(seeds))
         if rows:
             found.append((seeds, rows))
     return min(found, key=lambda one: one[0] * one[1], default=None)
@@ -123,10 +143,10 @@ def _with_rows(e: Evidence, parts: Mapping[str, float], rows: int) -> Mapping[st
     return {**parts, "rows": parts["rows"] * fewer, "both": parts["both"] * fewer}
 
 
-def _enough_rows(e: Evidence, pair: Pair, parts: Mapping[str, float], gap: float, seeds: int) -> int:
+def _enough_rows(e: Evidence, parts: Mapping[str, float], gap: float, seeds: int, sure: float) -> int:
     """The fewest rows that decide with so many seeds, of which these are the parts; 0 where none do."""
     asked = _rows(e.rows)
-    return next((n for n in asked if _decides(_with_rows(e, parts, n), gap, pair.level, seeds, n)), 0)
+    return next((n for n in asked if _decides(_with_rows(e, parts, n), gap, sure, seeds, n)), 0)
 
 
 def _rows(now: int) -> list[int]:
@@ -135,9 +155,9 @@ def _rows(now: int) -> list[int]:
     return sorted(int(one) for one in larger if one > now)
 
 
-def _decides(parts: Mapping[str, float], gap: float, level: float, seeds: int, rows: int) -> bool:
+def _decides(parts: Mapping[str, float], gap: float, sure: float, seeds: int, rows: int) -> bool:
     """parts: of the variance that so many seeds and rows leave."""
-    reach = quantile(level, _freedom(parts, seeds, rows)) + NormalDist().inv_cdf(POWER)
+    reach = quantile(sure, _freedom(parts, seeds, rows)) + NormalDist().inv_cdf(POWER)
     return reach * math.sqrt(sum(parts.values())) <= gap
 
 

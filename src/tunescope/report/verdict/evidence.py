@@ -31,10 +31,16 @@ class Arm:
     chosen: Result | None = None  # the run that dev chooses: seed, id, dev, test
     seeds: int | None = None  # that it has runs of; None: one run stands for every seed
     steps: bool = False  # whether it was trained on steps and writes them before its answers
+    chosen_learnt: bool = False  # whether the chosen run of one whose seeds scatter is above its floor
 
     @property
     def unstable(self) -> bool:
         return self.near_best is not None and self.near_best[0] < self.near_best[1]
+
+    @property
+    def shows_it(self) -> bool:
+        """Whether it is above its floor, or, of one whose seeds scatter, the run that dev chooses is."""
+        return self.learnt or self.chosen_learnt
 
 
 @dataclass(frozen=True)
@@ -78,7 +84,8 @@ class Evidence:
     head: Arm | None
     full: Arm | None
     yardsticks: tuple[Arm, ...]
-    able: Arm | None  # the best arm of all that is above its floor
+    able: Arm | None  # the best that is above its floor of those that are neither context nor delta of the budget
+    passed_over: Arm | None  # the best that is above its floor of the contexts and deltas that dev did not choose
     pair: Pair | None  # context minus delta
     untrained_pair: Pair | None  # untrained minus trained
     head_pair: Pair | None  # head minus trained
@@ -88,7 +95,7 @@ class Evidence:
     suffice: int | None = None  # seeds of an unstable context whose own run is not worse than the delta
     chosen_delta: Pair | None = None  # the context's chosen run minus that of an unstable delta
     chosen_over_full: tuple[Pair, ...] = ()  # the chosen run of an unstable context, delta, minus full
-    chosen_over_able: tuple[Pair, ...] = ()  # and minus the best arm of all
+    able_pairs: tuple[Pair, ...] = ()  # that which can do it minus context, and minus delta
     chosen_over_untrained: Pair | None = None  # of an unstable trained arm the chosen run, minus untrained
     chosen_over_head: Pair | None = None  # and minus head
     untold: tuple[Pair, ...] = ()  # context minus each delta about as good on dev, where it may be worse

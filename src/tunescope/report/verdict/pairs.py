@@ -38,7 +38,10 @@ class Pairs:
         trained = [stats.by_seed(arm["runs"]) for arm in done if arm.get("group") not in GROUPS["untrained"]]
         self.pool = stats.pool_of(trained, self.score)
 
-    def interval(self, raw: Result) -> tuple[float, float] | None:
+    def of_score(self, raw: Result) -> tuple[float, float] | None:
+        """The interval of an arm's score."""
+        if raw.get("interval"):
+            return raw["interval"][0], raw["interval"][1]
         runs = stats.by_seed(raw["runs"])
         got = stats.interval(runs, self.score, pool=self.pool, inputs=self.inputs) if runs else None
         return (got.low, got.high) if got else None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from statistics import fmean
 from typing import Any
@@ -13,6 +12,7 @@ from tunescope.data import scores
 from tunescope.report.verdict import curve, stability
 from tunescope.report.verdict.edges import arm_edges
 from tunescope.report.verdict.evidence import Arm, Evidence, Pair, Result, number
+from tunescope.report.verdict.floor import Floor
 from tunescope.report.verdict.interim_looks import LEAST
 from tunescope.report.verdict.pairs import GROUPS, Pairs, finite
 
@@ -29,6 +29,7 @@ def gather(results: Result, margin: float) -> Evidence:
     pair = reader.pair(context, delta)
     protocol, model = results.get("protocol") or {}, results.get("model") or {}
     scattered, able = [arm for arm in (context, delta) if arm and arm.unstable], reader.able()
+    of_both = tuple(arm for arm in (context, delta) if arm)
     chosen = best["trained"] if best["trained"] in scattered else None
     return Evidence(
         margin=margin * reader.scale,
@@ -37,8 +38,8 @@ def gather(results: Result, margin: float) -> Evidence:
         rows=scored_rows(results),
         layers=int(model.get("layers") or 1),
         causal=model.get("kind", "decoder") == "decoder",
-        floor=reader.floor(),
-        chance=reader.chance,
+        floor=reader.floor_in_words(),
+        chance=reader.floor.chance,
         losses=reader.losses(),
         latency=reader.latency(),
         edges=reader.edges(),
@@ -46,15 +47,16 @@ def gather(results: Result, margin: float) -> Evidence:
         full=full,
         yardsticks=tuple(arm for arm in (full, best["head"], reader.best({"both"})) if arm),
         able=able,
+        passed_over=reader.passed_over(of_both),
         pair=pair,
         untrained_pair=reader.pair(best["untrained"], best["trained"]),
         head_pair=reader.pair(best["head"], best["trained"]),
-        full_pairs=tuple(one for one in (reader.pair(full, context), reader.pair(full, delta)) if one),
+        full_pairs=reader.ahead_of(full, of_both),
         chosen_context=reader.chosen_pair(context, delta) if context in scattered else None,
         suffice=reader.sufficing(context, delta, margin * reader.scale) if context in scattered else None,
         chosen_delta=reader.chosen_pair(context, delta, both=True) if delta in scattered else None,
         chosen_over_full=reader.chosen_pairs(scattered, full),
-        chosen_over_able=reader.chosen_pairs(scattered, able),
+        able_pairs=reader.ahead_of(able, of_both),
         chosen_over_untrained=reader.chosen_pair(chosen, best["untrained"], both=True),
         chosen_over_head=reader.chosen_pair(chosen, best["head"], both=True),
         untold=tuple(reader.untold(context, delta, margin * reader.scale)) if context and delta else (),
@@ -87,10 +89,6 @@ class _Reader:
         self.metric = str(task.get("metric", "accuracy"))
         self.scale = scores.scale(self.metric)
         self.raw: list[Result] = list(results.get("arms") or [])
-        self.chance, self.chance_name = finite(task.get("chance")), "chance"
-        common = _commonest(self.raw) if self.metric == "accuracy" else None
-        if common is not None and self.chance is not None and common > self.chance:
-            self.chance, self.chance_name = common, "the commonest label"
         finished = [arm for arm in self.raw if arm.get("status") == "done" and arm.get("runs")]
         self.done = {arm["name"]: arm for arm in finished if self._score(arm) is not None}
         protocol = results.get("protocol") or {}
@@ -100,16 +98,35 @@ class _Reader:
         self.deciding = set((protocol.get("looks") or {}).get("deciding") or ())
         self.dev_rows = dev_rows(results)
         self.early_rows = min(protocol.get("early_rows") or self.dev_rows, self.dev_rows)  # of a curve's points
-        self.zero = self._highest({"none"})
+        labelled = self.raw if self.metric == "accuracy" else ()
+        self.floor = Floor(finite(task.get("chance")), self._highest({"none"}), labelled, self.pairs)
 
     def best(self, groups: Iterable[str]) -> Arm | None:
         raw = self._highest(set(groups))
         return self._arm(raw) if raw else None
 
     def able(self) -> Arm | None:
-        """The arm with the best dev score of those above their floor, of whatever kind and size."""
-        learnt = [arm for arm in self.done.values() if self._learnt(arm, self._interval(arm))]
+        """The arm with the best dev score of those above their floor that a context and a delta of the budget are not:
+        full tuning, both at once, a head, words that are ahead of the model untrained, or what is over the budget."""
+        return self._best_that_learnt(
+            raw
+            for raw in self.done.values()
+            if not (raw.get("group") in GROUPS["trained"] and self._within(raw)) and raw.get("group") != "none"
+        )
+
+    def passed_over(self, chosen: Iterable[Arm]) -> Arm | None:
+        """Of the contexts and deltas of the budget that dev did not choose the best above its floor."""
+        names = {arm.name for arm in chosen}
+        others = (raw for raw in self.done.values() if raw.get("group") in GROUPS["trained"])
+        return self._best_that_learnt(raw for raw in others if self._within(raw) and raw["name"] not in names)
+
+    def _best_that_learnt(self, arms: Iterable[Result]) -> Arm | None:
+        learnt = [raw for raw in arms if self.floor.is_below(raw) and self.floor.is_outdone_by(raw)]
         return self._arm(max(learnt, key=_merit)) if learnt else None
+
+    def ahead_of(self, arm: Arm | None, others: Iterable[Arm]) -> tuple[Pair, ...]:
+        """The arm minus each of the others."""
+        return tuple(pair for other in others if (pair := self.pair(arm, other)))
 
     def pair(self, a: Arm | None, b: Arm | None) -> Pair | None:
         return self.pairs.of(self.done[a.name], self.done[b.name]) if a and b else None
@@ -179,24 +196,29 @@ class _Reader:
         lost += [f"{arm['name']}: over the budget" for arm in self.done.values() if not self._within(arm)]
         return f" ({', '.join(lost)})" if lost else ""
 
-    def floor(self) -> str:
-        parts = [] if self.chance is None else [f"{self.chance_name} ({number(self.chance, self.scale)})"]
-        parts += [self._shown(self.zero)] if self.zero else []
+    def floor_in_words(self) -> str:
+        parts = [] if self.floor.chance is None else [self._chance]
+        parts += [self._shown(self.floor.zero)] if self.floor.zero else []
         return " and ".join(parts) or "a score of 0"
 
     def latency(self) -> str:
         frozen = [self._arm(arm) for arm in self.done.values() if arm.get("group") in GROUPS["untrained"]]
         if not frozen:
             return "No arm shows what the model does without training."
-        if self.chance is None:
+        chance = self.floor.chance
+        if chance is None:
             return f"Without training: {', '.join(arm.shown for arm in frozen)}."
-        above = [arm.shown for arm in frozen if arm.interval and arm.interval[0] > self.chance]
-        chance = f"{self.chance_name} ({number(self.chance, self.scale)})"
+        above = [arm.shown for arm in frozen if arm.interval and arm.interval[0] > chance]
         if above:
-            told = f"{', '.join(above)} {'is' if len(above) == 1 else 'are'} above {chance}"
+            told = f"{', '.join(above)} {'is' if len(above) == 1 else 'are'} above {self._chance}"
             return f"Without training the model does part of it: {told} (part of the skill is latent)."
-        told = f"{', '.join(arm.shown for arm in frozen)} {'is' if len(frozen) == 1 else 'are'} not clear of {chance}"
-        return f"Nothing shows that the model does it without training: {told} (no sign that the skill is latent)."
+        told = f"{', '.join(arm.shown for arm in frozen)} {'is' if len(frozen) == 1 else 'are'} not clear of"
+        latent = f"{told} {self._chance} (no sign that the skill is latent)"
+        return f"Nothing shows that the model does it without training: {latent}."
+
+    @property
+    def _chance(self) -> str:
+        return f"{self.floor.name} ({number(self.floor.chance or 0.0, self.scale)})"
 
     def _highest(self, groups: set[str]) -> Result | None:
         arms = [arm for arm in self.done.values() if arm.get("group") in groups and self._within(arm)]
@@ -215,25 +237,28 @@ class _Reader:
         return f"{raw['name']} ({number(self._score(raw) or 0.0, self.scale)})"
 
     def _arm(self, raw: Result) -> Arm:
-        score, interval, runs = self._score(raw), self._interval(raw), raw["runs"]
+        score, interval, runs = self._score(raw), self.pairs.of_score(raw), raw["runs"]
         assert score is not None  # or it would not be among `done`
         dev = _mean(finite(run.get("dev")) for run in runs)
         near = raw.get("near_best") or stability.near_best(runs, self.scale, self.dev_rows)
+        near = near if near and raw["group"] not in GROUPS["untrained"] else None
+        chosen = raw.get("chosen") or stability.chosen(runs, self.metric)
         return Arm(
             name=raw["name"],
             group=raw["group"],
             dev=dev,
             score=score,
             interval=interval,
-            learnt=self._learnt(raw, interval),
+            learnt=self.floor.is_below(raw),
             last_loss=_last_loss(raw),
             shift=_mean(finite((run.get("mechanism") or {}).get("content_pattern_shift")) for run in runs),
             shown=self._shown(raw),
             seconds=_mean(finite(run.get("seconds")) for run in runs),
             rise=curve.rise(runs, stability.noise(score if dev is None else dev, self.scale, self.early_rows)),
             fall=curve.fall(runs),
-            near_best=(near[0], near[1]) if near and raw["group"] not in GROUPS["untrained"] else None,
-            chosen=raw.get("chosen") or stability.chosen(runs, self.metric),
+            near_best=(near[0], near[1]) if near else None,
+            chosen=chosen,
+            chosen_learnt=bool(near and near[0] < near[1] and chosen and self.floor.is_below_run(raw, chosen["seed"])),
             seeds=self.pairs.of_its_own(raw),
             steps=any(item.partition(":")[0] == COT for item in re.split(r"(?<!\\)\+", str(raw.get("spec") or ""))),
         )
@@ -243,30 +268,6 @@ class _Reader:
         return (
             _mean(finite((run.get("test") or {}).get(self.metric)) for run in raw["runs"]) if score is None else score
         )
-
-    def _interval(self, raw: Result) -> tuple[float, float] | None:
-        if raw.get("interval"):
-            return raw["interval"][0], raw["interval"][1]
-        return self.pairs.interval(raw)
-
-    def _learnt(self, raw: Result, interval: tuple[float, float] | None) -> bool:
-        """Clearly above chance and above zero-shot, of these what is known; above 0 where neither is."""
-        if not interval:
-            return False
-        above_chance = self.chance is None or interval[0] > self.chance
-        if raw["group"] in GROUPS["untrained"] and self.chance is not None:
-            return above_chance
-        if self.zero is None:
-            return above_chance and interval[0] > 0
-        gain = None if raw is self.zero else self.pairs.of(raw, self.zero)
-        return above_chance and gain is not None and gain.low > 0
-
-
-def _commonest(arms: Iterable[Result]) -> float | None:
-    """The share of test rows that have the commonest label: what an answer that is always the same gets right."""
-    runs = (run for arm in arms for run in arm.get("runs") or () if run.get("stats"))
-    labels = Counter(row[1] for row in next(runs, {"stats": ()})["stats"] if len(row) > 1)
-    return max(labels.values()) / labels.total() if labels else None
 
 
 def _merit(raw: Result) -> tuple[float, float]:

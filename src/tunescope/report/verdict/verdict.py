@@ -7,23 +7,25 @@ kind is the one with the best dev score, never the best test score. docs/verdict
 0. A pilot is not asked these: it has a forecast (`forecast.py`).
 1. No delta arm finished: no verdict. Fewer than three seeds: no verdict; nor where 2, 3, 5 or 6 would answer by an arm
    that has fewer. What trains nothing and draws nothing has all of them with one run.
-2. Full tuning is ahead of the best context and of the best delta by more than MARGIN, and of the run that dev chooses
-   of one whose seeds scatter: neither, at this budget.
+2. Full tuning is above its floor, and ahead of the best context and of the best delta by more than MARGIN, and of the
+   run that dev chooses of one whose seeds scatter: neither, at this budget.
 3. A zero-shot or text arm is above its floor and not worse than the best trained arm: context suffices. But not where
    that arm's seeds scatter and the run that dev chooses is ahead by more than MARGIN; nor does 6 hold there.
 4. No context arm finished: no verdict.
 5. Neither the best context nor the best delta is above its floor, nor is the run that dev chooses of one whose seeds
-   scatter as good as the best arm of all. If some other arm is (full tuning, both at once, a
-   head, demonstrations), it can be learnt: neither, at this budget. Else no verdict. An arm is above its floor when it
-   is clear of chance (of accuracy: or the share of the commonest label) and ahead of zero-shot; what trains nothing
-   need only be clear of chance, or of zero-shot where the task has no chance level.
+   scatter. If another context or delta of the budget is, dev chose badly: no verdict. If an arm of another kind is
+   (both at once, a head, a size above the budget), and is ahead of both by more than MARGIN, it can be learnt: neither,
+   at this budget. Else no verdict. An arm is above its floor when it is clear of chance (of accuracy: or the share of
+   the commonest label) and ahead of zero-shot; what trains nothing need only be clear of chance, or of zero-shot where
+   the task has no chance level.
 6. A head on frozen features is not worse than the best trained arm: no verdict, the head did it.
 7. The best context is above its floor and not worse than the best delta: context suffices; or, if the delta is not
    worse than the context either, alike. But where the delta's seeds scatter, and the one that dev chooses is ahead of
    the context's: no verdict.
-8. The best context's seeds scatter, and the one that dev chooses is not worse than the delta's mean on the test rows:
-   context suffices, unstable. A context that does it exists, was found, and dev told which it is. But not where the
-   delta's seeds scatter too, and the one that dev chooses is ahead of the context's: like is held against like.
+8. The best context's seeds scatter, and the one that dev chooses is above its floor and not worse than the delta's mean
+   on the test rows: context suffices, unstable. A context that does it exists, was found, and dev told which it is. But
+   not where the delta's seeds scatter too, and the one that dev chooses is ahead of the context's: like is held against
+   like.
 9. The best context is behind, and the delta above its floor: weights needed.
 10. Otherwise: no verdict.
 
@@ -31,6 +33,9 @@ What 2, 3, 5, 7 and 9 found is withdrawn where the arm that came out behind, or 
 stopped (`curve.py`): its dev score rose over the last half of its steps by more than chance, and as many steps again
 would at that pace, but no further than the scale goes, close the gap; or it is not above its floor, and its training
 loss would come near the other's.
+
+A difference is over the seeds that both arms have. Looks give seeds to the two that decide alone, so of an arm beside
+them 2, 3 and 6 ask also that the difference of the scores, each over all of its arm's seeds, says the same.
 
 With looks at more seeds to come (`interim_looks.py`) each look has a stricter interval, so that all together are wrong
 in 5 of 100 cases at most. Best contexts and deltas are of the (largest) budget's size at most, give or take 5 %.
@@ -137,21 +142,21 @@ def _answer(e: Evidence, protocol: dict[str, Any]) -> Answer:
     if e.seeds < LEAST:
         why = f"With {e.sample} it cannot be told how far another seed would come out: no verdict is given."
         return Answer(OPEN, "few seeds", why, advice.few_seeds(e.seeds))
-    if e.full and _is_ahead_of_both(e):
+    if e.full and e.full.learnt and _is_ahead_of_both(e, e.full):
         return _few(e.full) or _full_ahead(e, protocol, e.full)
     trained, untrained, over_trained = e.trained, e.untrained, e.untrained_pair
-    does = over_trained is not None and over_trained.low > -e.margin and not _ahead(e, e.chosen_over_untrained)
+    does = _is_as_good(e, untrained, trained, over_trained) and not _ahead(e, e.chosen_over_untrained)
     if trained and untrained and over_trained and untrained.learnt and does:
         return _few(untrained) or _prompt_alone(e, protocol, (untrained, trained), over_trained)
     if e.context is None:
         why = f"No context arm finished{e.losses}: deltas have nothing to be held against."
         fitting = "; `tunescope arms` lists them" if e.losses else ", such as `--arms prefix`"
         return Answer(OPEN, "missing arms", why, Advice(f"Run it with a context that fits{fitting}."))
-    if not (e.context.learnt or e.delta.learnt or any(pair.high >= -e.margin for pair in e.chosen_over_able)):
+    if not (e.context.shows_it or e.delta.shows_it):
         return _nothing_learnt(e, protocol, e.context, e.delta)
-    if e.head and e.head_pair and e.head_pair.low > -e.margin and not _ahead(e, e.chosen_over_head):
-        why = f"A head on the frozen features, {e.head.shown}, does as well as the best trained arm, "
-        why += "so neither contexts nor deltas were put to the test."
+    if e.head and e.head_pair and _is_as_good(e, e.head, e.trained, e.head_pair) and not _ahead(e, e.chosen_over_head):
+        why = f"A head on the frozen features, {e.head.shown}, does as well as the best trained arm "
+        why += f"({e.head_pair.other}; {e.head_pair.told}), so neither contexts nor deltas were put to the test."
         more = Advice("Only rows that the frozen features do not solve can tell: give harder ones, with `--test`.")
         return _few(e.head) or Answer(OPEN, "head alone", why, more)
     if e.pair is None:
@@ -160,10 +165,19 @@ def _answer(e: Evidence, protocol: dict[str, Any]) -> Answer:
     return _gap(e, protocol, (e.context, e.delta), e.pair)
 
 
-def _is_ahead_of_both(e: Evidence) -> bool:
+def _is_ahead_of_both(e: Evidence, full: Arm) -> bool:
     """Whether full tuning is, of context and delta: in the mean, and of the chosen run of one that scatters."""
-    means = len(e.full_pairs) == len(("context", "delta")) and all(pair.low > e.margin for pair in e.full_pairs)
-    return means and all(pair.high < -e.margin for pair in e.chosen_over_full)
+    means = [pair.low > e.margin for pair in e.full_pairs]
+    means += [full.score - arm.score > e.margin for arm in (e.context, e.delta) if arm]
+    both = len(e.full_pairs) == len(words.PAIR)
+    return both and all(means) and all(pair.high < -e.margin for pair in e.chosen_over_full)
+
+
+def _is_as_good(e: Evidence, arm: Arm | None, other: Arm | None, pair: Pair | None) -> bool:
+    """Whether an arm is not worse than another, on the seeds of both and by what each has of all of its own."""
+    if arm is None or other is None or pair is None:
+        return False
+    return pair.low > -e.margin and arm.score - other.score > -e.margin
 
 
 def _ahead(e: Evidence, chosen: Pair | None) -> bool:
@@ -204,6 +218,9 @@ def _prompt_alone(e: Evidence, protocol: dict[str, Any], arms: tuple[Arm, Arm], 
 def _nothing_learnt(e: Evidence, protocol: dict[str, Any], context: Arm, delta: Arm) -> Answer:
     """Rule 5."""
     why = f"neither {context.shown} nor {delta.shown} is clearly above {e.floor}"
+    if e.passed_over:
+        why = f"{e.passed_over.shown} is clearly above its floor, but dev put others before it: {why}."
+        return Answer(OPEN, "passed over", why, advice.more_seeds(protocol, e.seeds))
     if e.able is None:
         more = advice.longer(e, protocol, context, delta)
         return Answer(OPEN, "nothing learnt", f"Nothing was learnt: {why}.", more)
@@ -212,7 +229,15 @@ def _nothing_learnt(e: Evidence, protocol: dict[str, Any], context: Arm, delta: 
     for arm in (context, delta):
         if _still_learning(e, arm, e.able, e.able.score - arm.score - e.margin):
             return _undertrained(e, protocol, arm)
-    return Answer(NEITHER, "learnt elsewhere", f"It can be learnt, as {e.able.shown} shows, but {why}.")
+    if len(e.able_pairs) == len(words.PAIR) and all(pair.low > e.margin for pair in e.able_pairs):
+        return Answer(NEITHER, "learnt elsewhere", f"It can be learnt, as {e.able.shown} shows, but {why}.")
+    why = f"It can be learnt, as {e.able.shown} shows; {why}, nor shown to be more than {e.number(e.margin)} behind."
+    return Answer(OPEN, "learnt elsewhere", why, _seeds_or_steps(e, protocol, context, delta))
+
+
+def _seeds_or_steps(e: Evidence, protocol: dict[str, Any], *arms: Arm) -> Advice:
+    scattered = any(arm.unstable for arm in arms)
+    return advice.more_seeds(protocol, e.seeds) if scattered else advice.longer(e, protocol, *arms)
 
 
 def _gap(e: Evidence, protocol: dict[str, Any], arms: tuple[Arm, Arm], pair: Pair) -> Answer:
@@ -222,7 +247,7 @@ def _gap(e: Evidence, protocol: dict[str, Any], arms: tuple[Arm, Arm], pair: Pai
     if pair.low > -e.margin and context.learnt:
         return _suffices(e, protocol, arms, pair)
     outdone = e.chosen_delta is not None and e.chosen_delta.high < -e.margin
-    if e.chosen_context and e.chosen_context.low > -e.margin and not outdone:
+    if e.chosen_context and e.chosen_context.low > -e.margin and context.shows_it and not outdone:
         return Answer(SUFFICES, "unstable", words.unstable_context(e, context, delta, pair))
     if pair.high < -e.margin and delta.learnt:
         if _still_learning(e, context, delta, -pair.difference - e.margin):
