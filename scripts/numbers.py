@@ -10,6 +10,7 @@ from statistics import fmean
 from typing import Any
 
 from tunescope.report.cells import Cell
+from tunescope.report.verdict.pairs import Pairs
 from tunescope.report.verdict.verdict import AGAINST_DELTA, untold
 
 RESULTS = Path(__file__).resolve().parent.parent / "results"
@@ -110,14 +111,21 @@ def paired(one: tuple[float, ...], other: tuple[float, ...]) -> tuple[float, tup
 
 
 def compared(file: str, one: str, other: str) -> tuple[float, tuple[float, float]] | None:
-    """The same of two arms of a comparison, by its pairs of rows and seeds; None where it has not held them so."""
+    """The same of two arms of a comparison, by its pairs of rows and seeds, made anew where it stored none of the two.
+
+    None where the file has no such arms, or no rows of theirs.
+    """
     for pair in read(file).get("comparisons", ()):
         low, high = pair["interval"] or (0.0, 0.0)
         if pair["interval"] and (pair["a"], pair["b"]) == (one, other):
             return pair["difference"], (low, high)
         if pair["interval"] and (pair["b"], pair["a"]) == (one, other):
             return -pair["difference"], (-high, -low)
-    return None
+    arms = {arm["name"]: arm for arm in read(file).get("arms", ()) if arm.get("status") == "done" and arm.get("runs")}
+    if not {one, other} <= set(arms):
+        return None
+    made = Pairs(read(file), read(file)["task"]["metric"], arms.values()).of(arms[one], arms[other])
+    return (made.difference, (made.low, made.high)) if made else None
 
 
 def _forgets(arm: dict[str, Any]) -> dict[str, Number]:

@@ -6,8 +6,8 @@
 
 What `so` can say: `above`, of means; `clear of`, that the lower end of the one interval is above the other's upper;
 `not clear of`, that neither is of the other; `not told from`, that besides the interval of their difference, seed by
-seed or as a comparison pairs them, has zero within. A star in a ROW or COLUMN is any characters, and all pairs must be
-so; several columns are parted by semicolons.
+seed or as a comparison pairs them, has zero within; `ahead of`, that all of that interval is above zero. A star in a
+ROW or COLUMN is any characters, and all pairs must be so; several columns are parted by semicolons.
 """
 
 from __future__ import annotations
@@ -81,4 +81,10 @@ def _untold(one: Number, other: Number, less: Less) -> bool:
     return _near(one, other) and (less is None or less[0] <= 0 <= less[1])
 
 
-RELATIONS = {"above": _above, "clear of": _clear, "not clear of": _near, "not told from": _untold}
+def _ahead(_one: Number, _other: Number, less: Less) -> bool:
+    return less is not None and less[0] > 0
+
+
+RELATIONS = {
+    "above": _above, "clear of": _clear, "not clear of": _near, "not told from": _untold, "ahead of": _ahead
+}  # fmt: skip

@@ -80,7 +80,9 @@ def test_the_first_that_fits_is_taken_and_nothing_is_cut_without_need() -> None:
     enough = time_cuts.fitted(plan, ARMS, SIZES, time_cuts.Time(whole + 0.001, 1))
     assert enough.fit is not None and enough.fit.left_out == () and replace(enough, fit=None) == plan
     less = time_cuts.fitted(plan, ARMS, SIZES, time_cuts.Time(whole - 1, 1))
-    assert less.fit is not None and less.fit.left_out == ("learning rates that have lost stop at a third of the steps",)
+    assert less.fit is not None and less.fit.left_out == (
+        "learning rates that have lost stop at the first development score from a third of the steps on",
+    )
     assert less.fit.seconds <= whole - 1
     for seconds in (1500.0, 1000.0, 700.0, 400.0, 250.0):
         found = time_cuts.fitted(plan, ARMS, SIZES, time_cuts.Time(seconds, 1))

@@ -2,11 +2,12 @@
 
 import re
 from dataclasses import replace
+from statistics import fmean
 
 import pytest
 
 from scripts import claims
-from scripts.numbers import Number, number, read
+from scripts.numbers import Number, compared, number, read
 from tunescope.reproduce.recipe import recipes
 
 
@@ -77,8 +78,20 @@ def test_a_difference_of_a_comparison_is_its_own_pair_in_either_order() -> None:
     assert claims.difference(claim("trec-methods", *arms), none, none) == (pair["difference"], tuple(pair["interval"]))
     low, high = pair["interval"]
     assert claims.difference(claim("trec-methods", *arms[::-1]), none, none) == (-pair["difference"], (-high, -low))
-    other = (pair["a"], "accuracy"), ("adapter", "accuracy")
+    other = (pair["a"], "accuracy"), ("no such arm", "accuracy")
     assert claims.difference(claim("trec-methods", *other), none, none) is None
+
+
+def test_a_difference_that_a_comparison_did_not_store_is_made_of_its_rows() -> None:
+    """sst2-smollm2 stored pairs against the best arm alone, which is neither of these."""
+    found = {arm["name"]: arm["runs"] for arm in read("sst2-smollm2")["arms"]}
+    names = "prefix @ 276,480", "lora @ 276,480"
+    assert not [one for one in read("sst2-smollm2")["comparisons"] if {one["a"], one["b"]} == set(names)]
+    by_seed = [{run["seed"]: run["test"]["accuracy"] for run in found[name]} for name in names]
+    common = set(by_seed[0]) & set(by_seed[1])
+    less = compared("sst2-smollm2", *names)
+    assert less is not None and less[1][0] > 0
+    assert less[0] == pytest.approx(fmean(by_seed[0][seed] - by_seed[1][seed] for seed in common))
 
 
 def test_every_claim_is_of_cells_that_there_are_and_its_command_of_a_recipe() -> None:

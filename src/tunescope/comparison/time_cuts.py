@@ -174,7 +174,7 @@ def _seeds(plan: Plan) -> Cut:
 
 def _halved(plan: Plan) -> Cut:
     if not plan.halving and plan.race.rates > 1 and rungs(plan.race):
-        yield replace(plan, halving=True), "halving", "learning rates that have lost stop at a third of the steps"
+        yield replace(plan, halving=True), "halving", "learning rates that have lost stop at the first development score from a third of the steps on"
 
 
 def _scores(plan: Plan) -> Cut:

@@ -129,7 +129,7 @@ class Plan:
     halving: Annotated[
         bool,
         Option(
-            "stop learning rates that have clearly lost: at a third of the steps the best third goes on.",
+            "stop learning rates that have lost: at the first score from a third of the steps on a third goes on.",
             shows_default=True,
         ),
     ] = False
