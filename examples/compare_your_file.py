@@ -23,7 +23,7 @@ run = ts.compare(
     NAME,
     DATA,
     arms=["zero-shot", "prefix", "lora"],
-    budget=4_000,
+    budget=60_000,
     steps=20,  # too few, so that this ends soon; leave it out for your own
     seeds=3,
     template="{text} It was",

@@ -13,7 +13,7 @@ NAME = sys.argv[1] if len(sys.argv) > 1 else "openai-community/gpt2"
 tokenizer = AutoTokenizer.from_pretrained(NAME)
 model = AutoModelForCausalLM.from_pretrained(NAME)
 inputs = tokenizer("A gorgeous, witty film.", return_tensors="pt")
-start = ts.Prefix(length=4, init_from="text", text="Reviews of films")
+start = ts.Prefix(length=4, init_from="text", text="Reviews of films, each with what it was.")
 
 bare = ts.record(model, inputs, "weights")
 with ts.attach(model, start, tokenizer=tokenizer):

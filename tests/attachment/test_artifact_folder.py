@@ -436,6 +436,26 @@ def test_an_about_that_json_cannot_hold_is_refused_before_anything_is_there(valu
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("about", [["x"], "x", {"task": "sst2"}, {"task": ["a"]}])
+def test_an_about_that_could_not_be_loaded_is_not_saved(about: Any, tmp_path: Path) -> None:
+    model = tiny.make("gpt2")
+    artifacts = initialised(model, [ts.LoRA(rank=2)], None, 0)
+    with pytest.raises(ts.UserError, match=r"save\(about=\.\.\.\) is a dict, and its 'task' is one too"):
+        ts.save(tmp_path / "one", artifacts, model=model, about=about)
+    assert list(tmp_path.iterdir()) == []
+    assert ts.load(ts.save(tmp_path / "one", artifacts, model=model, about={"task": {"name": "sst2"}}))
+
+
+def test_what_is_no_artifact_is_not_merged() -> None:
+    model = tiny.make("gpt2")
+    artifacts = initialised(model, [ts.LoRA(rank=2)], None, 0)
+    for given in (artifacts, "folder", ts.LoRA(rank=2)):
+        with pytest.raises(
+            ts.UserError, match=r"merge\(model, \*tunescope.load\(FOLDER\)\), and was given (list|str|LoRA)"
+        ):
+            ts.merge(model, given)  # type: ignore[arg-type]
+
+
 def test_a_link_to_nowhere_is_not_written_through(tmp_path: Path) -> None:
     model = tiny.make("gpt2")
     (tmp_path / "link").symlink_to(tmp_path / "nowhere")

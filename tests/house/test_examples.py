@@ -1,6 +1,7 @@
 """The examples run, scripts and notebooks, on a tiny model in place of the one that they name."""
 
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -11,7 +12,10 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 SCRIPTS = sorted(EXAMPLES.glob("*.py"))
 NOTEBOOKS = sorted(EXAMPLES.glob("*.ipynb"))
-SHORT = {"steps=20": 'steps=2, forgetting="none"'}  # of a comparison
+SHORT = {"steps=20": 'steps=2, forgetting="none"', "budget=60_000": "budget=4_000"}  # of a comparison
+LEAST = (
+    12 * 2 * (768 + 768)
+)  # stored parameters of GPT-2's smallest LoRA: rank 1 at the queries and values of 12 layers
 
 
 def by_byte():
@@ -45,7 +49,8 @@ def test_the_script_runs(path, model, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "argv", [str(path), model])
     exec(compile(shortened(path.read_text("utf-8")), str(path), "exec"), {"__name__": "__main__"})
-    assert capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert said and "refused" not in said
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -58,6 +63,13 @@ def test_the_notebook_runs(path, model, tmp_path, monkeypatch, capsys):
             assert not cell["outputs"]  # nobody's numbers
             exec(shortened("".join(cell["source"])).replace("openai-community/gpt2", model), names)
     assert capsys.readouterr().out
+
+
+@pytest.mark.parametrize("path", [*SCRIPTS, *NOTEBOOKS], ids=lambda path: path.name)
+def test_the_budget_of_a_comparison_has_room_in_the_model_that_it_names(path):
+    source = path.read_text("utf-8")
+    for budget in re.findall(r"budget=([\d_]+)", source):
+        assert "openai-community/gpt2" in source and int(budget) >= LEAST
 
 
 def test_the_readme_of_the_examples_names_them_all():

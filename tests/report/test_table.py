@@ -27,6 +27,22 @@ def test_a_row_an_arm_with_score_interval_and_difference():
     assert row.rstrip().endswith("done")
 
 
+def test_a_difference_over_fewer_seeds_than_the_best_arm_has_says_so():
+    """As after looks: the two that decide have more seeds than the others."""
+    results = copy.deepcopy(RESULTS)
+    best = results["best"]["arm"]
+    (one,) = [pair for pair in results["comparisons"] if {pair["a"], pair["b"]} == {best, "lora-2"} - {None}][:1] or [
+        None
+    ]
+    arms = {arm["name"]: arm for arm in results["arms"]}
+    one["seeds"] = len(arms["lora-2"]["runs"])
+    assert f"{one['seeds']} seeds)" not in drawn(results)
+    more = [run | {"seed": run["seed"] + 100} for run in arms[best]["runs"]]
+    arms[best]["runs"] = [*arms[best]["runs"], *more]
+    (row,) = [line for line in drawn(results).splitlines() if line.strip().startswith("lora-2 ") and "0.002" in line]
+    assert f", {one['seeds']} seeds)" in row
+
+
 def test_balanced_accuracy_stands_beside_accuracy_and_only_there():
     (row,) = [line for line in drawn(RESULTS).splitlines() if line.strip().startswith("lora-2 ") and "0.002" in line]
     runs = next(arm["runs"] for arm in RESULTS["arms"] if arm["name"] == "lora-2")

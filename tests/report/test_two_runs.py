@@ -66,6 +66,27 @@ def test_a_difference_over_some_of_the_seeds_that_the_scores_are_over_is_told():
     assert f"note: {told}" in list(two_runs.lines(found)) and told in " ".join(Tags(two_runs.html(found)).text)
 
 
+@pytest.mark.parametrize(
+    ("shared", "told"), [(0, "share no seed of lora-2: the dif"), (1, "share one seed of lora-2: the int")]
+)
+def test_arms_of_both_runs_that_share_no_seed_or_one_are_named(shared, told):
+    a, b = labelled(), labelled()
+    (arm,) = [one for one in b["arms"] if one["name"] == "lora-2"]
+    arm["runs"] = [run | {"seed": run["seed"] + 100 * (at >= shared)} for at, run in enumerate(arm["runs"])]
+    assert any(told in note for note in two_runs.two_runs(a, b).notes)
+    assert not any("The runs share" in note for note in two_runs.two_runs(a, a).notes)
+
+
+def test_what_is_the_same_whatever_the_seed_is_held_against_every_seed():
+    a, b = labelled(), labelled()
+    for results, seed in ((a, 0), (b, 100)):
+        (arm,) = [one for one in results["arms"] if one["name"] == "lora-2"]
+        arm["varies"], arm["runs"] = False, [arm["runs"][0] | {"seed": seed}]
+    found = two_runs.two_runs(a, b)
+    (arm,) = [one for one in found.arms if one["name"] == "lora-2"]
+    assert arm["gap"] and not any("The runs share" in note for note in found.notes)
+
+
 def test_the_rows_that_changed_are_shown_with_what_was_said_before_and_after():
     a, b = labelled(), other()
     found = two_runs.two_runs(a, b)

@@ -245,3 +245,10 @@ def test_rows_in_place_of_a_path_are_told_how_to_be_written(
     monkeypatch.chdir(tmp_path)
     exec(str(caught.value).partition(", type: ")[2], {"Path": Path, "json": json, "rows": rows})
     assert read(tmp_path / "rows.jsonl") == rows
+
+
+@pytest.mark.parametrize("given", [{"seeds": "3"}, {"budget": "9"}, {"minutes": "x"}, {"steps": "4"}, {"clip": "1"}])
+def test_a_text_for_a_number_is_named(given):
+    ((name, value),) = given.items()
+    with pytest.raises(UserError, match=rf"compare\({name}='{value}'\) is a text, and takes numbers"):
+        planned("m", "a.jsonl", {}, given)

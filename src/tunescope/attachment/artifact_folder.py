@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +21,7 @@ from torch import Tensor
 from tunescope.attachment.guards.marks import attached_to
 from tunescope.attachment.guards.processes import written_once
 from tunescope.attachment.in_place import check_changes
+from tunescope.attachment.listed import listed
 from tunescope.attachment.made_for import check_base, known_tokenizer, tokenizer_hash
 from tunescope.attachment.manifest import MANIFEST, VERSION, read_manifest, sealed
 from tunescope.attachment.own_head import head_beneath
@@ -57,13 +58,15 @@ def save(
     Where several processes share the model, all of them call this, and the first writes.
 
     Raises UserError for a path that exists, within `in_place`, for what is no artifact, as a spec or a bank, and for an
-    artifact of other weights, such as those that it has been merged into, or of another tokenizer.
+    artifact of other weights, such as those that it has been merged into, or of another tokenizer, and for an `about`
+    that is no dict, or whose task is none.
     """
     path = Path(path)
     if os.path.lexists(path):
         raise UserError(f"{path} exists: an artifact is never overwritten. Name a new folder, or remove that one.")
     check_changes(attached_to(model), "save()")
-    artifacts = _listed(artifacts)
+    _check_about(about)
+    artifacts = listed(artifacts, "save() takes an artifact, or a list such as tuned.artifacts")
     for artifact in artifacts:
         check_base(model, artifact, tokenizer)
     data = save_bytes(_apart(artifacts), metadata={"format": "pt"})
@@ -95,14 +98,12 @@ def _apart(artifacts: Sequence[Artifact]) -> dict[str, Tensor]:
     return found
 
 
-def _listed(given: object) -> list[Artifact]:
-    """Raises UserError where there is none, or something else among them."""
-    listed = list(given) if isinstance(given, Iterable) else [given]
-    artifacts = [one for one in listed if isinstance(one, Artifact)]
-    if not listed or len(artifacts) < len(listed):
-        named = next((type(one).__name__ for one in listed if not isinstance(one, Artifact)), "none")
-        raise UserError(f"save() takes an artifact, or a list such as tuned.artifacts, and was given {named}.")
-    return artifacts
+def _check_about(about: object) -> None:
+    """Raises UserError for what `load` would take for damaged."""
+    if about is not None and not (isinstance(about, dict) and isinstance(about.get("task"), dict | None)):
+        raise UserError(
+            "save(about=...) is a dict, and its 'task' is one too, as in {'task': {'name': 'sst2'}}."
+        )
 
 
 def load(path: str | Path, *, mapped: bool = False) -> list[Artifact]:

@@ -12,6 +12,7 @@ import torch
 from tunescope.attachment.guards.marks import attached_to
 from tunescope.attachment.guards.processes import check_in_one_piece
 from tunescope.attachment.initial_artifacts import check_fits, site_uses
+from tunescope.attachment.listed import listed
 from tunescope.attachment.own_head import check_head
 from tunescope.attachment.site_hooks import SiteUse
 from tunescope.attachment.weights import added, named_parameters
@@ -34,6 +35,7 @@ def merge(model: PreTrainedModel, *artifacts: Artifact) -> Any:
     Raises UserError, before anything is changed, for what is no change of weights: contexts, adapters, and a change of
     a whole block, whose input and output no one weight connects.
     """
+    artifacts = tuple(listed(artifacts, "merge() takes artifacts, as in merge(model, *tunescope.load(FOLDER))"))
     uses = _uses(model, artifacts)
     if not any(parameter.is_meta for parameter in model.parameters()):
         for artifact in artifacts:

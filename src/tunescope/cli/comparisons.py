@@ -197,6 +197,7 @@ def _two(run: Path, other: Path, results: dict[str, Any], out: str | None) -> No
     from tunescope.report import terminal, two_runs
     from tunescope.system import run_folder
 
+    run_folder.check_is_comparison(other)
     path = Path(out) if out else other / f"against-{run.resolve().name}.html"
     if not path.parent.is_dir():
         raise UserError(f"{path.parent} is no folder. Make it, or give a file in another: --out FILE")

@@ -174,7 +174,8 @@ def _seeds(plan: Plan) -> Cut:
 
 def _halved(plan: Plan) -> Cut:
     if not plan.halving and plan.race.rates > 1 and rungs(plan.race):
-        yield replace(plan, halving=True), "halving", "learning rates that have lost stop at the first development score from a third of the steps on"
+        told = "learning rates that have lost stop at the first development score from a third of the steps on"
+        yield replace(plan, halving=True), "halving", told
 
 
 def _scores(plan: Plan) -> Cut:

@@ -12,6 +12,7 @@ import torch
 
 from tunescope.attachment.guards.marks import attached_to
 from tunescope.attachment.initial_artifacts import check_fits
+from tunescope.attachment.listed import listed
 from tunescope.attachment.made_for import tokenizer_hash
 from tunescope.attachment.own_head import check_head
 from tunescope.errors import UserError
@@ -90,14 +91,12 @@ def _outgoing(
     tokenizer: PreTrainedTokenizerBase,
     about: Mapping[str, Any],
 ) -> Outgoing:
-    listed = [artifacts] if isinstance(artifacts, Artifact) else list(artifacts)
-    if not listed:
-        raise UserError("export was given no artifact.")
+    found = listed(artifacts, "export() takes an artifact, or a list as tunescope.load(FOLDER) gives it")
     _check_bare(model)
-    for artifact in listed:
+    for artifact in found:
         check_fits(model, artifact, tokenizer)
-    check_head(model, listed)
-    return Outgoing(model, tokenizer, tuple(artifact.fold() for artifact in listed), about)
+    check_head(model, found)
+    return Outgoing(model, tokenizer, tuple(artifact.fold() for artifact in found), about)
 
 
 def _doubts(found: float | None, given: Outgoing) -> list[str]:

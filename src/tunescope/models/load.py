@@ -186,8 +186,8 @@ def _check_whole(name: str, model: PreTrainedModel, missing: Iterable[str], in_w
     lacks = f"its checkpoint lacks {missing[0]}" + (f" and {len(missing) - 1} more" if len(missing) > 1 else "")
     if in_words:
         raise UserError(
-            f"{name} has no masked-language-model head: {lacks}. Answers in words need a masked language model; or "
-            "type: --by head"
+            f"{name} has no masked-language-model head: {lacks}. Answers in words need a masked language model; "
+            "in a comparison a new head answers too: --by head"
         )
     raise UserError(
         f"{name} is no whole {type(model).__name__}: {lacks}, which would be random. Give the whole model, with "

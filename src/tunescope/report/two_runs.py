@@ -57,7 +57,7 @@ def two_runs(first: Json, second: Json, names: tuple[str, str] = ("A", "B")) -> 
     ]
     short = (str(text.clean(names[0])), str(text.clean(names[1])))
     changed = list(_changed(first, second, shared)) if same_rows else []
-    notes = [*_notes(views, same_rows, shared), *_over_some_seeds(arms)]
+    notes = [*_notes(views, same_rows, shared), *_over_some_seeds(arms), *(_over_few_seeds(arms) if same_rows else ())]
     return TwoRuns(short, views, list(_facts(views)), arms, (left[0], left[1]), changed, notes)
 
 
@@ -90,7 +90,7 @@ def _arm(a: Json, b: Json, metrics: list[str], same_rows: bool, inputs: list[int
     Scores of two metrics have no difference. over: the seeds that the difference is over, where a score has others too.
     """
     metric, scales = metrics[0], [scores.scale(one) for one in metrics]
-    runs = stats.by_seed(a["runs"]), stats.by_seed(b["runs"])
+    runs = _spread(a, b), _spread(b, a)
     seeds = sorted(set(runs[0]) & set(runs[1]))
     shapes = {runs[side][seed].shape for side in (0, 1) for seed in seeds}
     paired = same_rows and len(shapes) == 1
@@ -106,9 +106,24 @@ def _arm(a: Json, b: Json, metrics: list[str], same_rows: bool, inputs: list[int
         "span": [text.span(one.get("interval"), scale) for one, scale in zip((a, b), scales, strict=True)],
         "difference": text.score(difference, scales[0], sign=True),
         "gap": text.span([gap.low, gap.high], scales[0], sign=True) if gap else "",
+        "common": len(seeds) if _varies(a) and _varies(b) else None,
         "over": seeds if gap and runs[0].keys() != runs[1].keys() else [],
         **(_moves(a, b) if paired and metric == scores.ACCURACY else {"better": None, "worse": None, "other": None}),
     }
+
+
+def _spread(arm: Json, other: Json) -> dict[int, Any]:
+    """The arm's rows by seed; what is the same whatever the seed ran once, and stands for every seed of the other."""
+    runs = stats.by_seed(arm["runs"])
+    if _varies(arm) or len(runs) != 1:
+        return runs
+    return dict.fromkeys(stats.by_seed(other["runs"]) if _varies(other) else (0,), next(iter(runs.values())))
+
+
+def _varies(arm: Json) -> bool:
+    """Whether another seed gives another result; of results that do not tell, of what trains nothing and ran once not."""
+    known = arm.get("varies")
+    return bool(known) if known is not None else arm.get("group") not in ("none", "text") or len(arm["runs"]) > 1
 
 
 def _score(arm: Json) -> float | None:
@@ -207,6 +222,16 @@ def _over_some_seeds(arms: Sequence[Json]) -> Iterator[str]:
             seeds = f"seed{'s' * (len(arm['over']) > 1)} {', '.join(map(str, arm['over']))}"
             told = f"the difference is over {seeds} of both runs, and each score over all seeds of its own."
             yield f"{arm['name']}: {told}"
+
+
+def _over_few_seeds(arms: Sequence[Json]) -> Iterator[str]:
+    """Of which arms nothing tells, or no more than the test rows do, how far the difference could be another."""
+    none = [arm["name"] for arm in arms if arm["common"] == 0]
+    if none:
+        yield f"The runs share no seed of {', '.join(none)}: the difference is of two means, and has no interval."
+    one = [arm["name"] for arm in arms if arm["common"] == 1]
+    if one:
+        yield f"The runs share one seed of {', '.join(one)}: the interval is over test rows only."
 
 
 def table(found: TwoRuns) -> Table:

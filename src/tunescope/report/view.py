@@ -94,6 +94,7 @@ def view(results: Json) -> View:
     raw["examples"] = text.examples(results.get("examples"))
     for section in ("task", "protocol", "data", "model", "machine", "versions"):
         raw[section] = raw.get(section) or {}
+    raw["comparisons"] = [_marked(one, results["arms"]) for one in raw.get("comparisons") or []]
     metric = str(raw["task"].get("metric") or "score")
     scale = scores.scale(metric)
     arms = [_arm(one, i, metric) for i, one in enumerate(results["arms"])]
@@ -178,6 +179,13 @@ def _best(raw: Json, arms: list[Json]) -> str | None:
     return named if named in finished else (finished[0] if finished else None)
 
 
+def _marked(one: Json, arms: list[Json]) -> Json:
+    """A comparison, with a mark where it is over fewer seeds than the score of one of its arms, as after looks."""
+    runs = [len(arm.get("runs") or ()) for arm in arms if arm.get("name") in (one.get("a"), one.get("b"))]
+    seeds = _number(one.get("seeds"))
+    return {**one, "of_some_seeds": seeds is not None and seeds < max(runs, default=0)}
+
+
 def _also(arm: Json, name: str, best: str | None, comparisons: list[Json]) -> Json:
     """A metric told beside the first: its score, interval and difference to the best arm, for showing."""
     own, scale = arm["others"].get(name) or {}, scores.scale(name)
@@ -198,7 +206,9 @@ def _behind(name: str, best: str | None, comparisons: list[Json], scale: float) 
         if {a, b} == {name, best} and one.get("interval"):
             sign = 1 if a == name else -1
             edges = sorted(sign * edge for edge in one["interval"])
-            return text.score(sign * one["difference"], scale, sign=True), text.span(edges, scale, sign=True)
+            span = text.span(edges, scale, sign=True)
+            span += f", {one['seeds']} seeds" if one.get("of_some_seeds") else ""
+            return text.score(sign * one["difference"], scale, sign=True), span
     return (BEST, "") if name == best else ("", "")
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from tunescope.errors import UserError
 from tunescope.system.option import options_of
@@ -80,10 +80,24 @@ def _sorted(given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
         if (word := _words().get((kind, field))) and word[0] and value == word[0]:
             found[Plan][word[1]] = True
             continue
+        if isinstance(value, str) and not _takes_text(kind, field):
+            raise UserError(f"compare({name}={value!r}) is a text, and takes numbers: leave the quotes out.")
         if field in found[kind]:
             raise UserError(f"compare({name}=...) is given twice: '{field}' is another name for it.")
         found[kind][field] = value
     return found[Plan], found[Settings]
+
+
+@cache
+def _takes_text(kind: type, field: str) -> bool:
+    """Whether a text is among what the field's type allows, by itself or as one of several."""
+
+    def parts(hint: Any) -> Iterator[Any]:
+        yield type(hint.__args__[0]) if get_origin(hint) is Literal else hint
+        for one in () if get_origin(hint) is Literal else get_args(hint):
+            yield from parts(one)
+
+    return str in parts(get_type_hints(kind)[field])
 
 
 @cache

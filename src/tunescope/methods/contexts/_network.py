@@ -7,6 +7,7 @@ import math
 import torch
 from torch import Tensor
 
+from tunescope.errors import UserError
 from tunescope.methods.artifact import Base, LayerShape, Params
 
 FIT_STEPS, FIT_RATE = 500, 1e-4  # of Adam, as in the authors' code
@@ -14,6 +15,8 @@ FIT_STEPS, FIT_RATE = 500, 1e-4  # of Adam, as in the authors' code
 
 def shapes(base: Base, length: int, width: int) -> dict[str, tuple[int, ...]]:
     """Embedding (length, width of a token) -> tanh -> all layers' keys and values, for each kind of attention."""
+    if width < 1:
+        raise UserError(f"mlp={width} is no width of a network: give 1 or more, or leave it out to train without one.")
     sets: dict[str, dict[str, LayerShape]] = {}
     for name, layer in base.layers.items():
         stack, _, which = name.split(".")

@@ -11,7 +11,7 @@ from torch import Tensor
 from tunescope.errors import UserError
 from tunescope.methods.artifact import Base, Context, Counted, KeysValues, KVContext, Params, Project
 from tunescope.methods.contexts import _network
-from tunescope.methods.contexts.text import last_ids, token_ids
+from tunescope.methods.contexts.text import check_read, last_ids, token_ids
 from tunescope.methods.form import Form
 
 CITATION = """\
@@ -79,6 +79,7 @@ class Prefix(KVContext):
 
     def init(self, base: Base) -> Params:
         shapes, begin = self.shapes(base), self.init_from or "noise"
+        check_read("Prefix", self.text, self.init_from, ("text", "demos"))
         if self.mlp is not None and begin == "zero":
             raise UserError(
                 f"Prefix(mlp={self.mlp}) has a network, which makes no zeros; init_from='zero' needs mlp=None."

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from tunescope.errors import UserError
 from tunescope.methods.artifact import Base, Context, Counted, Params, TokenContext
-from tunescope.methods.contexts.text import last_ids, token_ids
+from tunescope.methods.contexts.text import check_read, last_ids, token_ids
 from tunescope.methods.form import Form
 
 CITATION = """\
@@ -64,6 +64,7 @@ class Soft(TokenContext):
 
     def init(self, base: Base) -> Params:
         (shape,) = self.shapes(base).values()
+        check_read("Soft", self.text, self.init_from, ("text", "demos", "labels"))
         common = self._common(base)
         if self.init_from == "normal":
             sample = base.embed(torch.randint(base.vocabulary, (1000,)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -67,6 +67,19 @@ def last_ids(tokenizer: object, text: str, length: int) -> list[int]:
         raise UserError(f"init_from='demos' begins as the tokens of text={text!r}, which has none.")
     left = length - len(start)
     return [*start, *(words * -(-left // len(words)))[-left:]][-length:] if left > 0 else start[:length]
+
+
+def check_read(name: str, text: str, begin: str | None, starts: Sequence[str]) -> None:
+    """Raises UserError for the text of a context, one of this name, whose start does not read it.
+
+    starts: those that do.
+    """
+    if text and begin not in starts:
+        begins = f"that begins as {begin!r}" if begin else "without init_from"
+        raise UserError(
+            f"{name}(text={text[:40]!r}) {begins} does not read its text. Add init_from={starts[0]!r} "
+            f"(or {' or '.join(map(repr, starts[1:]))}), or leave text out."
+        )
 
 
 def _front(tokenizer: object, plain: list[int]) -> list[int]:

@@ -92,6 +92,8 @@ class Adapter(SiteDelta):
     def init(self, shape: SiteShape) -> Params:
         if self.bottleneck < 1:
             raise UserError(f"Adapter(bottleneck={self.bottleneck}): a bottleneck is at least 1 wide.")
+        if self.scale == 0:
+            raise UserError("Adapter(scale=0) multiplies its change by 0 and can learn nothing. Leave scale out.")
         if self.placement == "multi-head" and shape.d_in != shape.d_out:
             raise UserError("Adapter(placement='multi-head') acts on the heads: give it sites=attn.heads.")
         if self.placement == "multi-head" and self.source == "stream":

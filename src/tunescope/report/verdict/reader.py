@@ -270,11 +270,12 @@ class _Reader:
         )
 
 
-def _merit(raw: Result) -> tuple[float, float]:
-    """The development score; of equal ones the lower training loss is better, as among learning rates."""
+def _merit(raw: Result) -> tuple[float, float, float]:
+    """The development score; of equal ones the smaller artifact is better, then the lower training loss: the order in
+    which a comparison finds its best arm (`comparison.standing.best_on_dev`)."""
     dev = _mean(finite(run.get("dev")) for run in raw["runs"])
-    loss = _last_loss(raw)
-    return (-math.inf if dev is None else dev, -math.inf if loss is None else -loss)
+    loss, stored = _last_loss(raw), (raw.get("parameters") or {}).get("stored") or 0
+    return (-math.inf if dev is None else dev, -float(stored), -math.inf if loss is None else -loss)
 
 
 def _last_loss(raw: Result) -> float | None:

@@ -112,7 +112,8 @@ def outlook(results: dict[str, Any], answer: str, *, outside: bool) -> str:
     seconds, past = 0.0, 0.0
     for arm in results["arms"]:
         own = sum(run.get("seconds") or 0.0 for run in arm.get("runs") or ())
-        seconds += own * (longer * (tries + seeds - 1) if arm.get("trials") else seeds)
+        again = seeds if arm.get("varies", True) else 1  # what is the same at every seed runs once
+        seconds += own * (longer * (tries + seeds - 1) if arm.get("trials") else again)
         past += own * longer * (protocol.get("beyond") or 0) * bool(arm.get("trials"))
     most = f", up to {(seconds + past) / 60:.1f} where ends of the grids win" if past else ""
     worth = (

@@ -39,7 +39,8 @@ NOTES = [
     "cell shows the lowest of all its settings, and in brackets the highest. Fewer than three seeds give no verdict.",
     "Scores of seeds are beta: near the ceiling a deviation of .05 or .10 means many seeds at 1 and a rare one far "
     "below. A failure rarer than the seeds that were tried is seen by no interval: those cells stay below .93.",
-    "Looks: the context is behind the delta by the gap, seeds of both deviate, and 1,000 rows are asked; margin .02.",
+    "Looks: the context is behind the delta by the gap, seeds of both deviate, and 1,000 rows are asked; margin .02. "
+    "Their rows are not by number of seeds: each cell says what it is. Peeking looks at every seed.",
 ]
 
 
@@ -170,13 +171,10 @@ def table(settings: Settings, found: Found) -> Table:
             rows.append((label, [_range([c["coverage"] for c in own if c["seeds"] == seeds]) for seeds in SEEDS]))
     for unit, outcome in found:
         if "gap" in unit:
-            label = f"looks: {unit['gap']:g} behind, seeds deviate by {unit['deviation']:g}"
+            label = f"looks: {-unit['gap'] or 0:g} behind, seeds deviate by {unit['deviation']:g}"
             rows.append((label, _ends(outcome)))
     columns = tuple(f"{seeds} seeds" for seeds in SEEDS)
-    notes = (
-        "Looks, in the order of the columns: not worse by the rule, worse by the rule, mean seeds used; not worse and "
-    )
-    return Table(columns, rows, [*NOTES, notes + "worse where every seed is peeked at."], {"cells": cells})
+    return Table(columns, rows, list(NOTES), {"cells": cells})
 
 
 def _range(values: list[float]) -> Cell:
@@ -185,11 +183,11 @@ def _range(values: list[float]) -> Cell:
 
 def _ends(outcome: dict[str, Any]) -> list[Cell]:
     own, peeking = outcome["by the rule"], outcome["peeking"]
-    shares = (
-        own["context suffices"],
-        own["weights needed"],
-        None,
-        peeking["context suffices"],
-        peeking["weights needed"],
+    said = (
+        f"not worse {own['context suffices']:.3f}",
+        f"worse {own['weights needed']:.3f}",
+        f"{own['seeds']:.1f} seeds used",
+        f"peeking: not worse {peeking['context suffices']:.3f}",
+        f"peeking: worse {peeking['weights needed']:.3f}",
     )
-    return [Cell(text=f"{own['seeds']:.1f}" if share is None else f"{share:.3f}") for share in shares]
+    return [Cell(text=one) for one in said]

@@ -265,9 +265,9 @@ def _notes(settings: Settings) -> list[str]:
     return [
         f"Given: template {task['template']!r}, {words}. {settings['k']} rows a label to train on and as many to "
         f"choose by, drawn by each of {settings['seeds']} seeds, over which the intervals are; tested{most}.",
-        f"{course['steps']:,} steps of {course['batch_size']}, the best of ten looks at the development rows; the rate "
-        f"is the best of {count} there, at each seed by itself. What is found is the best of "
-        f"{label_words['finalists']} candidates after {label_words['tune']:,} steps of full tuning at one rate, "
+        f"{course['steps']:,} steps of {course['batch_size']}, the best of {min(10, course['steps'])} looks at the "
+        f"development rows; the rate is the best of {count} there, at each seed by itself. What is found is the best "
+        f"of {label_words['finalists']} candidates after {label_words['tune']:,} steps of full tuning at one rate, "
         f"{'the smallest of these' if course['rates'] else 'the middle of its own grid'}.{writer}",
         "Demonstrations beside tuning are drawn from the half of each label most like the query by the model's own "
         "states, where the paper has an SBERT; they stand in front of it.",
