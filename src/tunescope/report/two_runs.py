@@ -121,7 +121,7 @@ def _spread(arm: Json, other: Json) -> dict[int, Any]:
 
 
 def _varies(arm: Json) -> bool:
-    """Whether another seed gives another result; of results that do not tell, of what trains nothing and ran once not."""
+    """Whether another seed gives another result; where it is not told, of what trains nothing and ran once not."""
     known = arm.get("varies")
     return bool(known) if known is not None else arm.get("group") not in ("none", "text") or len(arm["runs"]) > 1
 

@@ -1,8 +1,8 @@
 """How often the verdict's interval holds the true difference, and how often looking as seeds come in goes wrong.
 
 Rows are made up, so that the truth is known: two arms alike on average, of which one, both or all arms of the
-comparison scatter over seeds; then a context behind a delta by nothing, by the margin, or by more, looked at as seeds
-come in.
+comparison scatter over seeds, or learn at some seeds alone; then a context behind a delta by nothing, by the margin, or
+by more, looked at as seeds come in; and what choosing a rate at the first seed adds to a mean.
 """
 
 import math
@@ -18,6 +18,7 @@ from tunescope.report.verdict.variance import Pool, pooled
 from tunescope.report.verdict.verdict import MARGIN
 from tunescope.reproduce.ask import Ask
 from tunescope.reproduce.recipe import Found, Settings
+from tunescope.reproduce.recipes import _seeds_that_fail as failing
 from tunescope.reproduce.recipes._simulated_rows import KINDS, Array, seed_scores, side_scores
 
 TITLE = "How often the verdict's intervals hold the true difference, and its looks decide wrongly"
@@ -56,22 +57,28 @@ def units(settings: Settings) -> list[dict[str, Any]]:
     made: list[dict[str, Any]] = [
         {"metric": metric, "mean": mean, "rows": rows} for metric, mean, rows in PIECES if rows <= settings["rows"]
     ]
-    return made + [{"deviation": deviation, "gap": gap} for deviation in LOOKED_AT for gap in GAPS]
+    made += [{"deviation": deviation, "gap": gap} for deviation in LOOKED_AT for gap in GAPS]
+    return made + [unit for unit in failing.units() if unit.get("rows", 0) <= settings["rows"]]
 
 
 def work(settings: Settings, unit: dict[str, Any]) -> dict[str, Any]:
     if "gap" in unit:
         return _looked(unit, 2 * settings["draws"], settings["margin"])
+    if "rates" in unit:
+        return failing.chosen(unit, 100 * settings["draws"])
     draws = settings["draws"] // 4 if unit["metric"] == "BLEU" else settings["draws"]  # slow to draw
     found = []
     for seeds in SEEDS:
-        for deviation, who in _scatters():
+        for deviation, who in _scatters(unit):
             generator = np.random.default_rng([seeds, round(1000 * deviation), len(who)])
             found.append(_coverage(unit, generator, (seeds, deviation, who), draws, settings["margin"]))
     return {"cells": found}
 
 
-def _scatters() -> Iterator[tuple[float, str]]:
+def _scatters(unit: dict[str, Any]) -> Iterator[tuple[float, str]]:
+    if "learns" in unit:
+        yield from ((1.0, who) for who in WHO)
+        return
     yield 0.0, "all arms"
     yield from ((deviation, who) for deviation in DEVIATIONS[1:] for who in WHO)
 
@@ -86,7 +93,7 @@ def _coverage(
     holds, open_, halves = 0, 0, []
     for _ in range(draws):
         common = kind.common(generator, unit["rows"])
-        means = [seed_scores(generator, unit["mean"], deviation * own, seeds) for own in WHO[who]]
+        means = [_scores(generator, unit, deviation * own, seeds) for own in WHO[who]]
         ours, theirs = (dict(enumerate(kind.draw(generator, one, common))) for one in means[:2])
         pool = _pool(generator, (ours, theirs), means[2:], unit, score)
         found = stats.paired(ours, theirs, score, pool=pool)
@@ -101,6 +108,12 @@ def _coverage(
         "refused": 1.0 if seeds < rule.LEAST else open_ / draws,
         "half": float(np.median(halves)),
     }
+
+
+def _scores(generator: np.random.Generator, unit: dict[str, Any], deviation: float, seeds: int) -> Array:
+    if deviation and "learns" in unit:
+        return failing.scores(generator, unit, seeds)
+    return seed_scores(generator, unit["mean"], deviation, seeds)
 
 
 def _pool(
@@ -162,7 +175,7 @@ def _peeking(arms: list[dict[int, Array]], margin: float) -> tuple[str, int]:
 
 def table(settings: Settings, found: Found) -> Table:
     """The lowest coverage over test rows, by seeds and what scatters; then what came of the looks."""
-    cells = [unit | cell for unit, outcome in found for cell in outcome.get("cells", ())]
+    cells = [unit | cell for unit, outcome in found if "learns" not in unit for cell in outcome.get("cells", ())]
     rows = []
     for metric, mean in dict.fromkeys((cell["metric"], cell["mean"]) for cell in cells):
         for deviation in DEVIATIONS:
@@ -173,8 +186,15 @@ def table(settings: Settings, found: Found) -> Table:
         if "gap" in unit:
             label = f"looks: {-unit['gap'] or 0:g} behind, seeds deviate by {unit['deviation']:g}"
             rows.append((label, _ends(outcome)))
+    rows += [(failing.label(unit), _failing(outcome)) for unit, outcome in found if "learns" in unit]
     columns = tuple(f"{seeds} seeds" for seeds in SEEDS)
-    return Table(columns, rows, list(NOTES), {"cells": cells})
+    return Table(columns, rows, [*NOTES, *failing.NOTES], {"cells": cells})
+
+
+def _failing(outcome: dict[str, Any]) -> list[Cell]:
+    if "cells" not in outcome:
+        return failing.cells(outcome)
+    return [_range([cell["coverage"] for cell in outcome["cells"] if cell["seeds"] == seeds]) for seeds in SEEDS]
 
 
 def _range(values: list[float]) -> Cell:
