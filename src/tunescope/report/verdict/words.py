@@ -72,16 +72,22 @@ def unstable_context(e: Evidence, context: Arm, delta: Arm, pair: Pair) -> str:
     """That a run which suffices was found, where it lies, and what another would cost."""
     assert context.near_best is not None and context.chosen is not None and e.chosen_context is not None
     near, seeds = context.near_best
-    does = e.suffice or 1  # the chosen one
     where = f" (RUN/arms/{context.chosen['id']}/artifact)" if context.chosen.get("id") else ""
-    cost = f", about {context.seconds * seeds / does:.0f} s" if context.seconds else ""
     return (
         f"A {context.name} that suffices was found: seed {context.chosen['seed']}{where}, chosen on dev, is not worse "
         f"than {delta.shown} by more than {e.number(e.margin)} on the test rows: {e.chosen_context.told}. The mean of "
         f"the seeds, {context.shown}, does not show it: {pair.told}. On dev {near} of the {seeds} seeds came near the "
-        f"best, and on the test rows {does} of the {seeds} pass{'es' * (does == 1)} as the chosen one does: another "
-        f"takes {seeds / does:.1f} tries on average{cost}."
+        f"best, and on the test rows {_tries(seeds - 1, (e.suffice or 1) - 1, context.seconds)}."
     )
+
+
+def _tries(others: int, does: int, seconds: float | None) -> str:
+    """What another run that suffices would take, by the seeds beside the chosen one: that one was picked."""
+    if not does:
+        return f"none of the {others} others passes as the chosen one does: what another would take is not known"
+    cost = f", about {seconds * others / does:.0f} s" if seconds else ""
+    passes = f"{does} of the {others} others pass{'es' * (does == 1)} as the chosen one does"
+    return f"{passes}: another takes {others / does:.1f} tries on average{cost}"
 
 
 def unstable_delta(e: Evidence, context: Arm, delta: Arm) -> str:

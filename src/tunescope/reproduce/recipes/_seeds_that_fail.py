@@ -13,8 +13,8 @@ RATES = (1, 3, 6)  # tried at the first seed
 SEEDS = 3
 DEV_ROWS = 200
 NOTES = [
-    "With a chance: a seed scores one of two values, as where training works or does not. One, both or all arms are so; "
-    "the true difference is 0, and 500 rows are asked.",
+    "With a chance: a seed scores one of two values, as where training works or does not. One, both or all arms are "
+    "so; the true difference is 0, and 500 rows are asked.",
     f"Choice: every rate is tried at the first seed, {DEV_ROWS} development rows choose one, and its trial is that "
     f"seed's run, as in a comparison; the mean over {SEEDS} seeds then lies above the truth by so much, and the first "
     "seed above the others. With one rate nothing is chosen.",
