@@ -343,6 +343,17 @@ def test_what_few_seeds_say_of_an_arm_does_not_decide_against_the_scores_of_all(
     assert outcome(ZERO, arm(*other), *low, gaps=gaps)[1] == reason
 
 
+def test_an_edge_that_rounding_would_put_on_the_margin_or_on_zero_has_the_digits_that_tell():
+    told = {
+        (-0.0199, 0.01): "interval -0.0199 to 0.010",
+        (-0.0201, 0.01): "interval -0.0201 to 0.010",
+        (-0.02003, -0.00001): "interval -0.02003 to -0.00001",
+        (-0.02, 0.0): "interval -0.020 to 0.000",
+    }
+    for gap, words in told.items():
+        assert words in outcome(ZERO, PREFIX, LORA, gaps=[("prefix", "lora", *gap)])[2][0]
+
+
 def test_one_seed_or_two_give_no_verdict_and_ask_for_three():
     for seeds in ([0], [0, 1]):
         found = decide(results(ZERO, arm("prefix", "context", 0.50), LORA, seeds=seeds))

@@ -19,6 +19,9 @@ GROUPS = {
 }
 
 
+MOST_DIGITS = 9  # of an edge of an interval
+
+
 def finite(value: object) -> float | None:
     """The number, or None where results.json has null, NaN or something else."""
     return float(value) if isinstance(value, (int, float)) and math.isfinite(value) else None
@@ -27,12 +30,14 @@ def finite(value: object) -> float | None:
 class Pairs:
     """Differences of arms, as results.json has them or made anew from its rows, at the level of its looks."""
 
-    def __init__(self, results: Result, metric: str, done: Iterable[Result]) -> None:
+    def __init__(self, results: Result, metric: str, done: Iterable[Result], margin: float = 0.0) -> None:
+        """margin: as a share of the metric's scale; an edge of an interval that is near it is told to more digits."""
         self.stored: list[Result] = list(results.get("comparisons") or [])
         protocol = results.get("protocol") or {}
         planned = (protocol.get("looks") or {}).get("planned") or (0,)
         self.level = interim_looks.level(planned)
         self.score, self.scale = stats.scorer(metric), scores.scale(metric)
+        self.margin = margin * self.scale
         self.inputs = ((results.get("data") or {}).get("test") or {}).get("inputs")
         self.seeds = len(protocol.get("seeds") or [0])
         trained = [stats.by_seed(arm["runs"]) for arm in done if arm.get("group") not in GROUPS["untrained"]]
@@ -107,6 +112,16 @@ class Pairs:
 
     def _in_words(self, value: float, low: float, high: float, level: float, common: int | None) -> str:
         """common: the seeds that both arms have, where one of them has more, so that its score is another mean."""
-        low_, high_ = (number(side, self.scale) for side in (low, high))
+        low_, high_ = self._edge(low), self._edge(high)
         over = "" if common is None else f"over the {common} seed{'s' * (common != 1)} that both have, "
         return f"{over}the difference is {number(value, self.scale)} ({100 * level:.4g}% interval {low_} to {high_})"
+
+    def _edge(self, side: float) -> str:
+        """As any number; with more digits where it would else look as if it lay on 0 or on the margin itself."""
+        shown = number(side, self.scale)
+        digits = len(shown.partition(".")[2])
+        for more in range(digits, MOST_DIGITS):
+            shown = f"{side:.{more}f}"
+            if not any(float(shown) == sharp != side for sharp in (0.0, self.margin, -self.margin)):
+                break
+        return shown

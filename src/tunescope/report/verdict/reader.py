@@ -23,7 +23,7 @@ OVER = 1.05  # times the budget: an arm of a size typed by hand that is larger i
 
 def gather(results: Result, margin: float) -> Evidence:
     """The evidence in a results.json dict, `margin` as a share of the metric's scale."""
-    reader = _Reader(results)
+    reader = _Reader(results, margin)
     best = {name: reader.best(groups) for name, groups in GROUPS.items()}
     context, delta, full = best["context"], best["delta"], reader.best({"full"})
     pair = reader.pair(context, delta)
@@ -84,7 +84,7 @@ def dev_rows(results: Mapping[str, Any]) -> int:
 class _Reader:
     """results.json, asked for arms and pairs of arms."""
 
-    def __init__(self, results: Result) -> None:
+    def __init__(self, results: Result, margin: float) -> None:
         task = results.get("task") or {}
         self.metric = str(task.get("metric", "accuracy"))
         self.scale = scores.scale(self.metric)
@@ -94,7 +94,7 @@ class _Reader:
         protocol = results.get("protocol") or {}
         sizes = [size for size in map(finite, protocol.get("budgets") or [protocol.get("budget")]) if size]
         self.budget = max(sizes, default=None)
-        self.pairs = Pairs(results, self.metric, self.done.values())
+        self.pairs = Pairs(results, self.metric, self.done.values(), margin)
         self.deciding = set((protocol.get("looks") or {}).get("deciding") or ())
         self.dev_rows = dev_rows(results)
         self.early_rows = min(protocol.get("early_rows") or self.dev_rows, self.dev_rows)  # of a curve's points
