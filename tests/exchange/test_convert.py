@@ -116,6 +116,16 @@ def test_the_form_for_inference_is_what_goes_out(tmp_path: Path, monkeypatch: py
     assert seen[0].model is model
 
 
+def test_a_difference_that_may_be_rounding_says_how_to_be_sure(tmp_path: Path) -> None:
+    told = []
+    for dtype, apart in ((torch.float32, 3e-4), (torch.float32, 0.1), (torch.float64, 3e-9)):
+        model = tiny.make("gpt2", dtype=dtype)
+        with pytest.raises(ts.UserError) as problem:
+            convert._check_difference(apart, "checked", model, 0.0)
+        told.append("So little may be rounding: export from the model loaded in float64." in str(problem.value))
+    assert told == [True, False, False]
+
+
 def test_too_large_a_difference_or_a_failure_leaves_nothing(tmp_path: Path) -> None:
     for dtype, allowed, refused in ((torch.float64, 1e-10, 1e-8), (torch.float32, 1e-5, 1e-3)):
         model = tiny.make("gpt2", dtype=dtype)
@@ -143,7 +153,7 @@ def test_what_cannot_be_exported_or_read_is_refused_in_a_line(tmp_path: Path) ->
         export(lora(model), to="onlyread")
     with pytest.raises(ts.UserError, match=r"Format 'checked' is not read here. These are: .*made, onlyread"):
         convert.read(tmp_path, form="checked", model=model)
-    with pytest.raises(ts.UserError, match="export was given no artifact"):
+    with pytest.raises(ts.UserError, match=r"export\(\) takes an artifact, or a list .* was given none"):
         export()
     with pytest.raises(ts.UserError, match="does not fit this model"):
         export(lora(model), model=tiny.make("llama"))

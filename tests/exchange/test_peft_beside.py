@@ -17,7 +17,7 @@ import tunescope as ts
 from tunescope.attachment.initial_artifacts import initialised
 from tunescope.exchange import compare_outputs, convert
 from tunescope.exchange.export_import import exported, imported
-from tunescope.exchange.peft.config import CONFIG, TENSORS
+from tunescope.exchange.peft.config import CONFIG, TENSORS, opened
 from tunescope.exchange.site_names import ranges
 
 
@@ -39,6 +39,7 @@ WAYS = {
     ),
     "biases and norms": ("gpt2", lambda m: lora(m, "c_attn", bias="all", modules_to_save=["ln_f"]), None),
     "biases and tokens": ("gpt2", lambda m: lora(m, "c_attn", bias="all", trainable_token_indices={"wte": READ}), None),
+    "biases and whole blocks": ("gpt2", lambda m: lora(m, "c_attn", bias="all", modules_to_save=["mlp"]), None),
     "biases of a family without": ("llama", lambda m: lora(m, "q_proj", bias="all"), []),
     "norms and the whole vocabulary": (
         "llama",
@@ -76,6 +77,12 @@ WAYS = {
         "gpt2",
         lambda m: lora(m, "c_attn", lora_bias=True, use_rslora=True),
         [ts.Full(only=("h.*.attn.c_attn.bias",))],
+    ),
+    "LoRA on a tied embedding": ("gemma2", lambda m: lora(m, "q_proj", "embed_tokens", ensure_weight_tying=True), None),
+    "LoRA on a tied head": (
+        "gemma2",
+        lambda m: lora(m, "q_proj", "lm_head", ensure_weight_tying=True, use_rslora=True),
+        [ts.Full(only=("embed_tokens.weight",))],
     ),
     "LoRA on the vocabulary": ("llama", lambda m: lora(m, "q_proj", "embed_tokens", "lm_head"), None),
     "DoRA": ("llama", lambda m: lora(m, "q_proj", "down_proj", use_dora=True), None),
@@ -260,7 +267,7 @@ FAULTS = {
     "a vector": (
         "IA3",
         {"base_model.model.model.layers.0.self_attn.k_proj.ia3_l": torch.ones(24, 1)},
-        r"k_proj' has ia3_l \(24, 1\) and should have \(12, 1\) or, of a feed-forward, \(1, 24\)",
+        r"k_proj' has ia3_l \(24, 1\) and should have \(12, 1\) or, of a map that feedforward_modules names, \(1, 24\)",
     ),
     "not IA3's": ("IA3", {"extra": torch.ones(1)}, r"'extra' does not belong to \(IA\)3"),
     "fewer tokens": (
@@ -322,6 +329,17 @@ def test_a_number_changed_in_the_file_is_seen_in_the_outputs(which: str, tmp_pat
         peftly.retensored(folder, {name: value})
 
 
+def test_a_bias_whose_own_path_has_the_words_of_peft_s_copies_is_kept(tmp_path: Path) -> None:
+    """Left out is one that stands there under its own name too."""
+    model = tiny.make("llama")
+    folder = peftly.written(peftly.wrapped(model, lora(model, "q_proj")), tmp_path / "peft")
+    own = [f"base_model.model.{path}.bias" for path in ("a.original_module.map", "a.modules_to_save.map", "b.map")]
+    copies = ("b.original_module.map", "b.modules_to_save.default.map", "a.original_module.original_module.map")
+    saved = dict.fromkeys([*own, *(f"base_model.model.{path}.bias" for path in copies)], torch.ones(2))
+    peftly.retensored(folder, {name: value.clone() for name, value in saved.items()})
+    assert [key for key in opened(folder)[1] if key.endswith(".bias")] == sorted(own)
+
+
 def test_an_ia3_that_is_not_there_is_told_and_none_at_all_is_refused(tmp_path: Path) -> None:
     model = tiny.make("llama")
     folder = peftly.written(peftly.wrapped(model, ia3(model)), tmp_path / "peft")
@@ -348,6 +366,57 @@ def test_an_embedding_trained_apart_from_what_it_is_tied_to_is_refused(tmp_path:
             ts.UserError, match=r"'transformer.wte' was trained apart .* ensure_weight_tying=True trains both"
         ):
             convert.read(folder, form="peft", model=model)
+
+
+@pytest.mark.parametrize("fields", [{"alpha_pattern": {"lm_head": 3}}, {"rank_pattern": {"embed_tokens": 2}}], ids=str)
+def test_a_lora_that_peft_scales_otherwise_at_the_tied_head_is_refused(fields: Any, tmp_path: Path) -> None:
+    model = tiny.make("gemma2")
+    made = peftly.wrapped(model, lora(model, "q_proj", "embed_tokens", ensure_weight_tying=True, **fields))
+    folder = peftly.written(made, tmp_path / "peft")
+    with pytest.raises(ts.UserError, match=r"'lm_head' was trained apart .* target_modules, with one rank and alpha"):
+        convert.read(folder, form="peft", model=model)
+
+
+def test_a_tied_lora_with_one_copy_altered_or_without_its_head_is_refused(tmp_path: Path) -> None:
+    model, key = tiny.make("gemma2"), "base_model.model.lm_head.lora_A.weight"
+    folder = peftly.written(peftly.wrapped(model, WAYS["LoRA on a tied embedding"][1](model)), tmp_path / "peft")
+    with pytest.raises(ts.UserError, match=r"lm_head.*, which this model does not have"):
+        convert.read(folder, form="peft", model=model.model)
+    whole = load_file(folder / TENSORS)[key]
+    for other in (whole * 1.01, whole[:, 1:].clone(), whole[None].clone(), whole[0, 0].clone()):
+        peftly.retensored(folder, {key: other})
+        with pytest.raises(ts.UserError, match="'lm_head' was trained apart from what it is tied to"):
+            convert.read(folder, form="peft", model=model)
+
+
+def test_a_lora_of_the_tied_head_that_peft_drops_on_loading_is_refused(tmp_path: Path) -> None:
+    """It ties GPT-2's wte when the head is asked for, and writes a configuration by which it does not do so again."""
+    model = tiny.make("gpt2")
+    made = peftly.wrapped(model, lora(model, "c_attn", "lm_head", ensure_weight_tying=True))
+    folder, given = peftly.written(made, tmp_path / "peft"), tiny.batch(model)
+    assert (peftly.outputs(peftly.loaded(model, folder), given) - peftly.outputs(made, given)).abs().max() > 1e-3
+    with pytest.raises(ts.UserError, match="'lm_head' was trained apart from what it is tied to"):
+        convert.read(folder, form="peft", model=model)
+
+
+@pytest.mark.parametrize("feedforward", [[], r".*\.key", ["y"]], ids=str)
+def test_ia3_on_square_maps_lies_as_the_configuration_says(feedforward: Any, tmp_path: Path) -> None:
+    """peft compares ends of names, dots or not; a vector that lies otherwise does not fit it, nor us."""
+    model = tiny.make("bert")
+    targets = r".*\.(query|key)" if feedforward else ["query", "key"]
+    made = peftly.wrapped(model, ia3(model, target_modules=targets, feedforward_modules=feedforward))
+    folder = peftly.written(made, tmp_path / "peft")
+    found, given = convert.read(folder, form="peft", model=model), tiny.batch(model)
+    with ts.attach(model, *found.artifacts):
+        torch.testing.assert_close(peftly.outputs(model, given), peftly.outputs(made, given), rtol=0, atol=1e-12)
+    peftly.retensored(folder, {name: value.T.contiguous() for name, value in load_file(folder / TENSORS).items()})
+    with pytest.raises(RuntimeError, match="size mismatch"):
+        peftly.loaded(model, folder)
+    with pytest.raises(ts.UserError, match=r"has ia3_l .* of a map that feedforward_modules names"):
+        convert.read(folder, form="peft", model=model)
+    peftly.configured(folder, feedforward_modules="(")
+    with pytest.raises(ts.UserError, match=r"feedforward_modules has '\(', which is no pattern"):
+        convert.read(folder, form="peft", model=model)
 
 
 def test_tokens_that_the_configuration_does_not_name_are_refused(tmp_path: Path) -> None:
@@ -537,6 +606,19 @@ def test_tokens_that_several_artifacts_change_all_go_to_peft(tmp_path: Path) -> 
     with ts.attach(model, *whole):
         ours = peftly.outputs(model, ids)
     torch.testing.assert_close(peftly.outputs(peftly.loaded(model, tmp_path / "whole"), ids), ours, rtol=0, atol=1e-12)
+
+
+def test_tokens_go_to_peft_at_the_place_that_it_ties_the_others_to(tmp_path: Path) -> None:
+    """Marian's table is that of its encoder, and not the first of the places where the weight stands."""
+    model, rows = zoo("marian"), (1, 3, 7)
+    specs = [ts.LoRA(rank=2, sites=("attn.v",)), ts.Full(only=("shared.weight",), rows=rows)]
+    artifacts = moved(initialised(model, specs, None, 1))
+    convert.export(tmp_path / "out", artifacts, to="peft", model=model)
+    ids = torch.tensor([[*rows, 9, 3]])
+    given = {"input_ids": ids, "attention_mask": torch.ones_like(ids), "decoder_input_ids": ids.flip(1)}
+    with ts.attach(model, *artifacts):
+        ours = peftly.outputs(model, given)
+    torch.testing.assert_close(peftly.outputs(peftly.loaded(model, tmp_path / "out"), given), ours, rtol=0, atol=1e-12)
 
 
 def test_a_token_whose_row_is_wrong_in_the_file_is_seen_whichever_it_is() -> None:

@@ -10,13 +10,14 @@ import pytest
 import tiny
 import torch
 import transformers as tf
+from safetensors.torch import load_file
 from torch import Tensor
 from zoo import zoo
 
 import tunescope as ts
 from tunescope.attachment.initial_artifacts import initialised
 from tunescope.exchange import convert
-from tunescope.exchange.peft.config import checked
+from tunescope.exchange.peft.config import TENSORS, checked
 from tunescope.methods.artifact import Artifact
 
 LABELS = 5
@@ -168,6 +169,8 @@ def test_bert_s_own_pooler_is_part_of_the_head_where_it_was_trained(tmp_path: Pa
         ("whole", {"modules_to_save": ["pooler"]}),
         ("bias", {"bias": "all"}),
         ("lora", {"target_modules": "all-linear", "rank_pattern": {"pooler.dense": 3}}),
+        ("lora and all biases", {"target_modules": "all-linear", "bias": "all"}),
+        ("lora and its biases", {"target_modules": "all-linear", "bias": "lora_only"}),
     ):
         config = peft.LoraConfig(task_type="SEQ_CLS", r=2, **({"target_modules": ["query"]} | fields))
         made = peftly.wrapped(whole, config)
@@ -177,6 +180,22 @@ def test_bert_s_own_pooler_is_part_of_the_head_where_it_was_trained(tmp_path: Pa
         for model in (base, whole):
             with ts.attach(model, *found.artifacts):
                 torch.testing.assert_close(logits(model, given), logits(made, given), rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("family", ["roberta", "xlm-roberta", "electra"])
+def test_biases_of_a_head_of_several_maps_which_peft_saves_three_times_are_read_once(
+    family: str, tmp_path: Path
+) -> None:
+    whole = tiny.build(AUTO["SEQ_CLS"], copy.deepcopy((tiny.make if family == "roberta" else zoo)(family).config))
+    config = peft.LoraConfig(task_type="SEQ_CLS", r=2, target_modules=["query"], bias="all")
+    made = peftly.wrapped(whole, config)
+    folder = peftly.written(made, tmp_path / "peft")
+    assert "base_model.model.classifier.original_module.dense.bias" in load_file(folder / TENSORS)
+    found = convert.read(folder, form="peft", model=whole.base_model)
+    given = padded(whole.base_model, "right")
+    for model in (whole.base_model, whole):
+        with ts.attach(model, *found.artifacts):
+            torch.testing.assert_close(logits(model, given), logits(made, given), rtol=0, atol=1e-12)
 
 
 def test_a_reward_model_s_single_score_is_a_head(tmp_path: Path) -> None:

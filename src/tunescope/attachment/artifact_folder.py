@@ -101,9 +101,7 @@ def _apart(artifacts: Sequence[Artifact]) -> dict[str, Tensor]:
 def _check_about(about: object) -> None:
     """Raises UserError for what `load` would take for damaged."""
     if about is not None and not (isinstance(about, dict) and isinstance(about.get("task"), dict | None)):
-        raise UserError(
-            "save(about=...) is a dict, and its 'task' is one too, as in {'task': {'name': 'sst2'}}."
-        )
+        raise UserError("save(about=...) is a dict, and its 'task' is one too, as in {'task': {'name': 'sst2'}}.")
 
 
 def load(path: str | Path, *, mapped: bool = False) -> list[Artifact]:

@@ -27,6 +27,7 @@ from tunescope.system import files
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+NEAR = 10  # times what is allowed: a file that is wrong is mostly farther off
 TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-4, torch.float16: 1e-2, torch.bfloat16: 5e-2}
 
 
@@ -42,8 +43,8 @@ def export(
     """A new folder in the form `to`, whole or not at all; what was written is read back and compared first.
 
     The comparison is with the attached model on a fixed sample of ids, by the form's own rules; it may differ by 1e-9
-    of the largest output in float64, 1e-4 in float32, and by a few roundings in half precision; in float64 by 2e-6
-    where keys stand at other positions in the form, for transformers has the angles of rotations in float32, and by
+    of the largest output in float64, 1e-4 in float32, and by a few roundings in half precision; in float64 by 1e-4
+    too where keys stand at other positions in the form, for transformers has the angles of rotations in float32, and by
     1e-5 where the form has a LoRA in float32.
 
     Raises:
@@ -122,8 +123,10 @@ def _check_difference(difference: float | None, to: str, model: PreTrainedModel,
     """UserError for a difference beyond the model's precision, and beyond what the form rounds in any."""
     dtype = anatomy(model).table.weight.dtype
     allowed = max(TOLERANCE[dtype], rounding)
+    near = difference is not None and difference <= NEAR * allowed and dtype != torch.float64
+    beyond = " So little may be rounding: export from the model loaded in float64." if near else ""
     if difference is not None and not difference <= allowed:
         raise UserError(
             f"What was written as {to!r} differs from the attached model by {difference:.1e} of its largest output, "
-            f"where {allowed:.0e} is allowed in {dtype}: nothing was kept."
+            f"where {allowed:.0e} is allowed in {dtype}: nothing was kept.{beyond}"
         )

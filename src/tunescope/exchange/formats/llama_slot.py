@@ -67,7 +67,8 @@ def check(given: Outgoing, folder: Path) -> float:
 
 def rounding(given: Outgoing) -> float:
     """How far outputs may be apart for rounding alone: of keys that a server turns, or of a LoRA's file."""
-    return gguf_lora.ROUNDING if _parted(given)[1].artifacts else context_cache.ROUNDING
+    lora = gguf_lora.ROUNDING if _parted(given)[1].artifacts else 0.0
+    return max(lora, context_cache.ROUNDING)
 
 
 def _parted(given: Outgoing) -> tuple[Outgoing, Outgoing]:

@@ -81,10 +81,11 @@ REFUSED = {
     "velora_config": "VeLoRA",
 }
 NOTHING = type(None)
-DOUBLE = re.compile(r"\.(modules_to_save|original_module)\.bias$")  # with bias="all" peft saves these once more
+AGAIN = (r"\.modules_to_save(?=\.)", r"\.modules_to_save\.[^.]+(?=\.)", r"\.original_module(?=\.)")
 TYPES = {
     "alpha_pattern": (dict, NOTHING),
     "bias": (str, NOTHING),
+    "feedforward_modules": (list, str, NOTHING),
     "lora_bias": (bool, NOTHING),
     "lora_dropout": (int, float, NOTHING),
     "modules_to_save": (list, NOTHING),
@@ -132,7 +133,7 @@ def opened(folder: Path) -> tuple[dict[str, Any], dict[str, Any], list[str]]:
             "load it with peft and call save_pretrained(folder, safe_serialization=True)."
         )
     tensors = read_tensors(folder / TENSORS)
-    return config, {key: value for key, value in tensors.items() if not DOUBLE.search(key)}, notes
+    return config, {key: value for key, value in tensors.items() if not _is_double(key, tensors)}, notes
 
 
 def task(folder: Path) -> str | None:
@@ -182,6 +183,13 @@ def number(config: Mapping[str, Any], field: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise UserError(f"{CONFIG}: {field} is {value!r} and should be a positive whole number: the file was altered.")
     return value
+
+
+def _is_double(key: str, tensors: Mapping[str, Any]) -> bool:
+    """Whether a bias is there under its own name too: with bias="all" peft saves those of wrapped modules once more."""
+    if not key.endswith(".bias"):
+        return False
+    return any(name in tensors for again in AGAIN if (name := re.sub(again, "", key, count=1)) != key)
 
 
 def _rests(value: object) -> bool:

@@ -9,12 +9,13 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import Tensor, nn
 
 from tunescope.attachment.sites.choice import parts_of_maps
 from tunescope.errors import UserError
 from tunescope.exchange.peft.config import CONVERT, KNOWN_STARTS, MERGE, TENSORS
-from tunescope.exchange.peft.lora_fields import check_shapes, check_target, is_target, scale_of
+from tunescope.exchange.peft.lora_fields import check_shapes, check_target, is_feedforward, is_target, rank_of, scale_of
 from tunescope.exchange.peft.modules import find, find_anywhere, paths
 from tunescope.exchange.peft.patches import Patches, oriented
 from tunescope.exchange.peft.starts import without_start
@@ -43,7 +44,9 @@ def split(config: Mapping[str, Any], tensors: Mapping[str, Tensor], patches: Pat
             rest[key] = value
         else:
             groups.setdefault(found[1], {})[found[2]] = value
-    sites = parts_of_maps(patches.model)
+    sites, tied = parts_of_maps(patches.model), _tied_head(config, groups, patches)
+    if tied is not None:
+        del groups[tied]
     for path, parts in groups.items():
         bias = parts.pop(BIAS, None)
         if (bias is not None) != bool(config.get("lora_bias")) and A in parts:
@@ -54,7 +57,7 @@ def split(config: Mapping[str, Any], tensors: Mapping[str, Tensor], patches: Pat
         if bias is not None:
             _add_bias(config, path, bias, parts, patches)
         if parts.keys() & {FIRST, SECOND}:
-            _add_embedding(config, path, parts, patches)
+            _add_embedding(config, path, parts, patches, places=1 if tied is None else 2)
         elif find(patches.model, path) not in sites and _is_head(patches.model, path):
             _add_map(config, path, parts, patches)
         else:
@@ -81,11 +84,12 @@ def add_ia3(config: Mapping[str, Any], tensors: Mapping[str, Tensor], patches: P
         absent.pop(module, None)
         check_target(config, found[1])
         d_out, d_in = weight_shape(module)
-        into = value.shape == (1, d_in)
-        if not into and value.shape != (d_out, 1):
+        said = config.get("feedforward_modules") is not None  # else peft goes by the family, and the shape tells
+        into = is_feedforward(config, found[1]) if said else value.shape == (1, d_in)
+        if value.shape != ((1, d_in) if into else (d_out, 1)):
             raise UserError(
                 f"{TENSORS}: {found[1]!r} has ia3_l {tuple(value.shape)} and should have {(d_out, 1)} or, of a "
-                f"feed-forward, {(1, d_in)}: the file was altered, or made for a model of another shape."
+                f"map that feedforward_modules names, {(1, d_in)}: the file was altered, or made for another model."
             )
         weight = patches.base(found[1], "weight")
         patches.add(found[1], "weight", oriented(module, oriented(module, weight) * (value.to(weight) - 1)))
@@ -113,9 +117,35 @@ def _add_bias(
     patches.add(path, "bias", scale_of(config, path, len(parts[A])) * bias.to(patches.base(path, "bias")))
 
 
-def _add_embedding(config: Mapping[str, Any], path: str, parts: Mapping[str, Tensor], patches: Patches) -> None:
+def _tied_head(config: Mapping[str, Any], groups: Mapping[str, Mapping[str, Tensor]], patches: Patches) -> str | None:
+    """The head over the vocabulary whose LoRA is that of the embedding that it is tied to, which peft stores twice.
+
+    With ensure_weight_tying it stores them transposed, and ties them anew on loading if they are called embed_tokens.
+    """
+    model = patches.model
+    path_of = {find_anywhere(model, path): path for path in groups}
+    table, head = path_of.get(model.get_input_embeddings()), path_of.get(model.get_output_embeddings())
+    if not config.get("ensure_weight_tying") or not table or not head or table.split(".")[-1] != "embed_tokens":
+        return None
+    ours, theirs = groups[head], groups[table]
+    if ours.keys() != {A, B} or theirs.keys() != {FIRST, SECOND}:
+        return None
+    is_same = _are_turned(ours[A], theirs[SECOND]) and _are_turned(ours[B], theirs[FIRST])
+    scales = {scale_of(config, path, rank_of(config, path)) for path in (table, head)}
+    is_tied = patches.name(table, "weight") == patches.name(head, "weight")
+    return head if is_tied and is_same and len(scales) == 1 else None
+
+
+def _are_turned(one: Tensor, other: Tensor) -> bool:
+    """Whether both are matrices, and one is the other transposed."""
+    return one.dim() == 2 and one.shape == other.shape[::-1] and torch.equal(one, other.to(one).T)
+
+
+def _add_embedding(
+    config: Mapping[str, Any], path: str, parts: Mapping[str, Tensor], patches: Patches, *, places: int
+) -> None:
     check_target(config, path)
-    weight = patches.base(path, "weight")
+    weight = patches.base(path, "weight", places=places)
     if parts.keys() != {FIRST, SECOND}:
         raise UserError(
             f"{TENSORS}: {path!r} has {', '.join(sorted(parts))}, where an embedding has {FIRST} and {SECOND}; DoRA on "
@@ -132,16 +162,16 @@ def _add_embedding(config: Mapping[str, Any], path: str, parts: Mapping[str, Ten
 
 
 def _add_map(config: Mapping[str, Any], path: str, parts: Mapping[str, Tensor], patches: Patches) -> None:
-    """LoRA of a linear map that is no site. Raises UserError where a part is missing, and for DoRA."""
-    check_target(config, path)
+    """LoRA of a linear map that is no site. Raises UserError where a part is missing, a tied map, and for DoRA."""
     module = _map(patches.model, path)
     if MAGNITUDE in parts:
         raise UserError(
             f"{TENSORS}: {path!r} has DoRA on the head over the vocabulary, which has no place here. {MERGE}"
         )
+    weight = patches.base(path, "weight")  # first: of two that are tied target_modules may have one
+    check_target(config, path)
     if parts.keys() != {A, B}:
         raise UserError(f"{TENSORS}: {path!r} has {', '.join(parts)} alone: the file was altered or cut.")
-    weight = patches.base(path, "weight")
     a, b = parts[A].to(weight), parts[B].to(weight)
     check_shapes(config, path, weight_shape(module), a, b)
     scale = scale_of(config, path, len(a))

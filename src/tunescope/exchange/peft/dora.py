@@ -14,7 +14,8 @@ from tunescope.exchange.peft.config import TENSORS
 from tunescope.exchange.peft.patches import Patches, oriented
 from tunescope.methods.artifact import Params
 
-OWN = "keep tunescope's own folder (tunescope.save), or merge it (tunescope.merge) and save the model"
+KEPT = "keep tunescope's own folder (tunescope.save)"
+OWN = f"{KEPT}, or merge it (tunescope.merge) and save the model"
 
 
 def rows_of(patches: Patches, module: nn.Module, path: str, magnitude: Tensor, change: Tensor) -> Params:
@@ -44,7 +45,8 @@ def magnitude(module: nn.Module, a: Tensor, b: Tensor, rows: Params, name: str) 
     shift = rows.get("shift", torch.zeros_like(gain)).to(b)
     bias: Tensor | None = getattr(module, "bias", None)
     usual = torch.zeros_like(gain) if bias is None else (1 - gain) * bias.detach().to(b)
+    way = KEPT if bias is None and bool(shift.any()) else OWN  # a map without a bias takes no shift
     if not bool(gain.all()) or not torch.allclose(shift, usual, rtol=1e-5, atol=1e-6):
-        raise UserError(f"LoRA's gain or shift at {name!r} is none that DoRA has over the base's own bias: {OWN}.")
+        raise UserError(f"LoRA's gain or shift at {name!r} is none that DoRA has over the base's own bias: {way}.")
     b = b / gain[:, None]
     return b, gain * torch.linalg.norm(weight + b @ a, dim=1)

@@ -118,8 +118,10 @@ def _pooler_made_whole(
     if config.get("init_lora_weights") in KNOWN_STARTS:
         a, b = without_start(config, module, scale, a, b)
     whole = weight + scale * (b @ a)
-    rest = {key: value for key, value in tensors.items() if key not in factors.values()}
-    return rest | {f"base_model.model.{path}.weight": whole}
+    name = f"base_model.model.{path}"
+    own = {f"{name}.base_layer.bias": f"{name}.bias"}  # as peft calls it where it was trained too
+    rest = {own.get(key, key): value for key, value in tensors.items() if key not in factors.values()}
+    return rest | {f"{name}.weight": whole}
 
 
 def _poolers(model: PreTrainedModel, dtype: torch.dtype) -> dict[str, Tensor]:

@@ -1,4 +1,4 @@
-"""What a LoRA's configuration says of one module: whether it is meant, of which shape, and at which scale."""
+"""What the configuration of LoRA or (IA)3 says of one module: whether it is meant, of which shape, at which scale."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def is_target(config: Mapping[str, Any], path: str) -> bool:
 def check_shapes(config: Mapping[str, Any], path: str, shape: tuple[int, int], a: Tensor, b: Tensor) -> None:
     """UserError for factors of another rank than the configuration says, or for another map than one of (out, in)."""
     d_out, d_in = shape
-    rank = _by_pattern(config, "rank_pattern", path, "r")
+    rank = rank_of(config, path)
     if a.shape != (rank, d_in) or b.shape != (d_out, rank):
         raise UserError(
             f"{TENSORS}: {path!r} has lora_A {tuple(a.shape)} and lora_B {tuple(b.shape)}, and should have "
@@ -40,7 +40,21 @@ def check_shapes(config: Mapping[str, Any], path: str, shape: tuple[int, int], a
         )
 
 
-def scale_of(config: Mapping[str, Any], path: str, rank: int) -> float:
+def is_feedforward(config: Mapping[str, Any], path: str) -> bool:
+    """Whether (IA)3's feedforward_modules names the module, as peft compares: the pattern of all, or an end of it."""
+    named = config["feedforward_modules"]
+    if isinstance(named, str):
+        return _fits(named, path, "feedforward_modules", lead="")
+    return any(path.endswith(str(one)) for one in named)
+
+
+def rank_of(config: Mapping[str, Any], path: str) -> float:
+    """The rank that the configuration says of one module, which may be no whole number in an altered one."""
+    rank: float = _by_pattern(config, "rank_pattern", path, "r")
+    return rank
+
+
+def scale_of(config: Mapping[str, Any], path: str, rank: float) -> float:
     """What the product of the factors is multiplied with in one module."""
     alpha = float(_by_pattern(config, "alpha_pattern", path, "lora_alpha"))
     return alpha / (math.sqrt(rank) if config.get("use_rslora") else rank)
@@ -49,18 +63,22 @@ def scale_of(config: Mapping[str, Any], path: str, rank: int) -> float:
 def _by_pattern(config: Mapping[str, Any], patterns: str, path: str, default: str) -> Any:
     """The value of the first pattern that names the module or the end of its name, else the default field's."""
     for pattern, value in (config.get(patterns) or {}).items():
-        try:
-            named = regex.fullmatch(rf"(.*\.)?({pattern})", path, timeout=PATIENCE)
-        except regex.error as problem:
-            raise UserError(f"{CONFIG}: {patterns} has {pattern!r}, which is no pattern ({problem}).") from None
-        except TimeoutError:
-            raise UserError(
-                f"{CONFIG}: {patterns} has {pattern!r}, which takes more than {PATIENCE} s to compare with a name: the "
-                "file was altered."
-            ) from None
-        if named:
+        if _fits(pattern, path, patterns, lead=r"(.*\.)?"):
             return _positive(value, patterns)
     return number(config, "r") if default == "r" else _positive(config.get(default), default)
+
+
+def _fits(pattern: str, path: str, field: str, *, lead: str) -> bool:
+    """Whether a path is a lead and what a field's pattern says. Raises UserError for no pattern, and an endless one."""
+    try:
+        return regex.fullmatch(rf"{lead}({pattern})", path, timeout=PATIENCE) is not None
+    except regex.error as problem:
+        raise UserError(f"{CONFIG}: {field} has {pattern!r}, which is no pattern ({problem}).") from None
+    except TimeoutError:
+        raise UserError(
+            f"{CONFIG}: {field} has {pattern!r}, which takes more than {PATIENCE} s to compare with a name: the "
+            "file was altered."
+        ) from None
 
 
 def _positive(value: object, field: str) -> float:

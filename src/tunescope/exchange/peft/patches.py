@@ -52,8 +52,8 @@ class Patches:
         if places < len(found):
             raise UserError(
                 f"{TENSORS}: {path!r} was trained apart from what it is tied to in this model, and a change here is of "
-                "both. In peft ensure_weight_tying=True trains both, of a module that is called embed_tokens and that "
-                "modules_to_save names; else keep it in peft."
+                "both. In peft ensure_weight_tying=True trains both alike, of a module that is called embed_tokens and "
+                "that modules_to_save names, or target_modules, with one rank and alpha; else keep it in peft."
             )
         return value.detach().to(torch.promote_types(value.dtype, torch.float32))
 

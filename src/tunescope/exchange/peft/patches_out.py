@@ -41,8 +41,7 @@ def write(
         fields["bias"] = "all"
         wholes = [(artifact, name) for artifact, name in wholes if name not in alone]
     for name, rows in _rows_of(artifacts, whole_names).items():
-        path = names[places[name][0][0]]
-        _check_tokens(rows, name, [one for one, _ in places[name]], f"base_model.model.{path}" in tuned, model)
+        path = _tokens_path(rows, name, [one for one, _ in places[name]], names, tuned, model)
         tensors[f"base_model.model.{path}.token_adapter.trainable_tokens_delta"] = values[name][list(rows)]
         fields.setdefault("trainable_token_indices", {})[path] = list(rows)
     for artifact, name in wholes:
@@ -109,17 +108,28 @@ def _rows_of(artifacts: Sequence[Artifact], wholes: Collection[str]) -> dict[str
     return found
 
 
-def _check_tokens(
-    rows: Mapping[int, Artifact], name: str, places: Sequence[nn.Module], has_lora: bool, model: PreTrainedModel
-) -> None:
-    """UserError where peft's trainable tokens are not rows of these maps."""
+def _tokens_path(
+    rows: Mapping[int, Artifact],
+    name: str,
+    places: Sequence[nn.Module],
+    names: Mapping[nn.Module, str],
+    tuned: Collection[str],
+    model: PreTrainedModel,
+) -> str:
+    """Of the places the one to name: the input's embedding if it is there, for peft ties the others to that alone.
+
+    Raises UserError where peft's trainable tokens are not rows of these maps.
+    """
     spec = next(iter(rows.values())).spec
     if any(isinstance(one, nn.Linear) and one.bias is not None for one in places):
         raise UserError(f"{spec} changes rows that a head with a bias reads, and peft leaves that bias out: {MERGED}.")
     table = model.get_input_embeddings()
+    path = names[table if table in places else places[0]]
+    has_lora = f"base_model.model.{path}" in tuned
     if has_lora or not all(type(one) in (nn.Embedding, nn.Linear) or one is table for one in places):
         what = "whose map has LoRA" if has_lora else f"of {type(places[0]).__name__}"
         raise UserError(f"{spec} changes rows of {name!r}, {what}, which peft has no trainable tokens for: {MERGED}.")
+    return path
 
 
 def _check_apart(artifact: Artifact, name: str, n_places: int, has_lora: bool) -> None:
