@@ -61,3 +61,8 @@ class Table:
 def at(outcome: Any, path: Iterable[str]) -> Any:
     """The value at a path of keys."""
     return reduce(getitem, path, outcome)
+
+
+def intervals_over(count: int, one: str, several: str) -> str:
+    """What the intervals of a table are over, a sentence; of one there are none."""
+    return f"Intervals are over {count} {several}." if count > 1 else f"It is one {one}: there are no intervals."

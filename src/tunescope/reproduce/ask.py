@@ -72,7 +72,8 @@ class Ask:
     template: Annotated[
         str | None,
         Option(
-            "for recipes on given data of labels (anchors, pez, reweight): what a row is asked as, with {text} in it."
+            "for recipes on given data of labels (anchors, lm-bff, pez, reweight and others): what a row is asked as, "
+            "with {text} in it."
         ),
     ] = None
     words: Annotated[tuple[str, ...], Option("for the same: label words, as neg=bad,pos=great.")] = ()

@@ -15,7 +15,7 @@ from markupsafe import Markup
 
 from tunescope.errors import UserError
 from tunescope.lab.worlds import procedures
-from tunescope.report.cells import Cell, Table
+from tunescope.report.cells import Cell, Table, intervals_over
 from tunescope.report.finding import HeatMap
 from tunescope.report.pictures import draw
 from tunescope.report.verdict import edges
@@ -204,7 +204,7 @@ def _notes(settings: Settings, found: Found) -> list[str]:
     )
     return [
         f"Model: {settings['parameters']:,} parameters. The answer behind {LEAD!r} is right, of {count['test']} "
-        f"questions; intervals are over {settings['seeds']} seeds of demonstrations or of training.",
+        f"questions. {intervals_over(settings['seeds'], 'seed', 'seeds of demonstrations or of training')}",
         f"Tuned: LoRA, {learned}, of {settings['batch_size']} questions each, hardly one of them twice, in "
         f"{settings['precision']}; the best of {settings['trials']} rates, and of up to three past their ends, and of "
         f"five looks, by the answers to {count['dev']} others. Gain: steps less at once, tuned ones less at once with "

@@ -12,7 +12,7 @@ from typing import Any
 from tunescope.data.k_shot import SEEDS, K
 from tunescope.errors import UserError
 from tunescope.models.load import model_name
-from tunescope.report.cells import Cell, Table
+from tunescope.report.cells import Cell, Table, intervals_over
 from tunescope.reproduce import corpus_line, corpus_table, published
 from tunescope.reproduce.ask import Ask
 from tunescope.reproduce.corpus_table import Line
@@ -264,7 +264,7 @@ def _notes(settings: Settings) -> list[str]:
     writer = f" Templates are written by {model_name(settings['others'][0]['model'])}." if settings["others"] else ""
     return [
         f"Given: template {task['template']!r}, {words}. {settings['k']} rows a label to train on and as many to "
-        f"choose by, drawn by each of {settings['seeds']} seeds, over which the intervals are; tested{most}.",
+        f"choose by, drawn by each seed; tested{most}. {intervals_over(settings['seeds'], 'seed', 'seeds')}",
         f"{course['steps']:,} steps of {course['batch_size']}, the best of {min(10, course['steps'])} looks at the "
         f"development rows; the rate is the best of {count} there, at each seed by itself. What is found is the best "
         f"of {label_words['finalists']} candidates after {label_words['tune']:,} steps of full tuning at one rate, "

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tunescope.errors import UserError
 from tunescope.models.load import model_name
-from tunescope.report.cells import Cell, Table
+from tunescope.report.cells import Cell, Table, intervals_over
 from tunescope.reproduce import corpus_line, corpus_table, published
 from tunescope.reproduce.ask import Ask
 from tunescope.reproduce.corpus_table import Line
@@ -216,8 +216,8 @@ def _notes(settings: Settings, found: Found, bare: dict[str, Any]) -> list[str]:
         f"front; {settings['passes']:,} passes of a row for each search, a gradient counting three and development "
         f"rows counted (without these as many as {settings['passes'] // 3 // settings['batch_size']:,} steps of PEZ on "
         f"{settings['batch_size']} rows; the most taken is {most:,}).{looks}",
-        f"Intervals are over {settings['seeds']} seeds of the search. Nats a token: the mean cross-entropy of the "
-        f"prompt's own tokens under the model, each given those before it.{texts}",
+        f"{intervals_over(settings['seeds'], 'seed', 'seeds of the search')} Nats a token: the mean cross-entropy "
+        f"of the prompt's own tokens under the model, each given those before it.{texts}",
         "The paper's numbers are of GPT-2 large and of the models that are named as its others. Projected "
         "steps are PEZ's in all but what is kept. FluentPrompt's rate, plain steps and Euclidean distance are ours "
         "under both protocols, and it is without its fluency term; the authors run it with PEZ's own.",

@@ -12,7 +12,7 @@ from typing import Any
 
 from tunescope.lab.worlds.named_skills import Named
 from tunescope.lab.worlds.world_cache import Pretraining, pretrained
-from tunescope.report.cells import Cell, Table
+from tunescope.report.cells import Cell, Table, intervals_over
 from tunescope.reproduce.ask import Ask
 from tunescope.reproduce.recipe import Found, Settings
 from tunescope.reproduce.recipes import _named_skills
@@ -102,7 +102,7 @@ def _notes(settings: Settings, found: Found) -> list[str]:
     return [
         f"Under the right name the models write between {min(names):.3f} and {max(names):.3f} of the answers whole.",
         "Open: the model saw no wrong names in pretraining; strict: in half of it, and copied its input under them.",
-        f"Intervals are over {settings['seeds']} pretrained models, each the mean over its "
+        f"{intervals_over(settings['seeds'], 'pretrained model', 'pretrained models')} Each is the mean over its "
         f"{len(settings['world']['skills'])} skills. Name's words: the share of places where the right word stands.",
         f"Every search has {settings['passes']:,} passes of a row, a gradient counting three, looks at the development "
         f"rows included. Found at: the median of the passes by which a look saw {ENOUGH:.0%} of the development rows "
