@@ -92,8 +92,8 @@ def _sorted(given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
 def _takes_text(kind: type, field: str) -> bool:
     """Whether a text is among what the field's type allows, by itself or as one of several."""
 
-    def parts(hint: Any) -> Iterator[Any]:
-        yield type(hint.__args__[0]) if get_origin(hint) is Literal else hint
+    def parts(hint: object) -> Iterator[object]:
+        yield type(get_args(hint)[0]) if get_origin(hint) is Literal else hint
         for one in () if get_origin(hint) is Literal else get_args(hint):
             yield from parts(one)
 
