@@ -113,7 +113,8 @@ def paired(one: tuple[float, ...], other: tuple[float, ...]) -> tuple[float, tup
 def compared(file: str, one: str, other: str) -> tuple[float, tuple[float, float]] | None:
     """The same of two arms of a comparison, by its pairs of rows and seeds, made anew where it stored none of the two.
 
-    None where the file has no such arms, or no rows of theirs.
+    None where the file has no such arms, or no rows of theirs. A stored pair is of 95 %, one made anew of the level of
+    the comparison's looks, which is no less.
     """
     for pair in read(file).get("comparisons", ()):
         low, high = pair["interval"] or (0.0, 0.0)

@@ -456,6 +456,11 @@ def test_what_is_no_artifact_is_not_merged() -> None:
             ts.merge(model, given)  # type: ignore[arg-type]
 
 
+def test_merging_nothing_changes_nothing() -> None:
+    model = tiny.make("gpt2")
+    assert ts.merge(model) is model
+
+
 def test_a_link_to_nowhere_is_not_written_through(tmp_path: Path) -> None:
     model = tiny.make("gpt2")
     (tmp_path / "link").symlink_to(tmp_path / "nowhere")

@@ -380,6 +380,11 @@ def test_what_no_model_takes_is_refused_in_words(spec: Any, message: str) -> Non
         ts.attach(tiny.make("bert"), spec, tokenizer=tiny.tokenizer())
 
 
+def test_a_scale_of_nothing_is_taken_where_something_else_learns() -> None:
+    for spec in (ts.LoRA(rank=2, alpha=0, gain=True), ts.Adapter(bottleneck=2, scale=0.0, norm="out")):
+        ts.attach(tiny.make("bert"), spec)
+
+
 def test_what_one_kind_of_model_does_not_take_is_refused_in_words() -> None:
     for spec, family, message in (
         (ts.Head(), "gpt2", "reads an encoder; this model is a decoder: use label words"),

@@ -245,7 +245,7 @@ def test_a_context_that_dev_passed_over_and_that_learnt_is_named_and_no_answer_i
     found = asked(prefix, soft, made("lora", "delta", (0.52, 0.53, 0.51)))
     verdict = decide(found)
     assert (verdict["answer"], verdict["reason"]) == ("no verdict", "passed over")
-    assert verdict["sentences"][0].startswith("soft (0.740) is clearly above its floor, but dev put others before it")
+    assert verdict["sentences"][0].startswith("soft (0.740) is clearly above its floor, but dev did not choose it")
     assert "`tunescope resume RUN --max-seeds 6`" in verdict["run"]
 
 

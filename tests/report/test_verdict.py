@@ -349,6 +349,7 @@ def test_an_edge_that_rounding_would_put_on_the_margin_or_on_zero_has_the_digits
         (-0.0201, 0.01): "interval -0.0201 to 0.010",
         (-0.02003, -0.00001): "interval -0.02003 to -0.00001",
         (-0.02, 0.0): "interval -0.020 to 0.000",
+        (-0.03, 0.0201): "interval -0.030 to 0.0201",
     }
     for gap, words in told.items():
         assert words in outcome(ZERO, PREFIX, LORA, gaps=[("prefix", "lora", *gap)])[2][0]

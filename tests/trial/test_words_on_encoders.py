@@ -164,7 +164,7 @@ def test_checkpoints_without_the_head_are_refused_by_name(material, tmp_path):
             load_model(str(folder), in_words=True)
         assert str(caught.value) == (
             f"{folder} has no masked-language-model head: its checkpoint lacks cls.predictions.bias and 5 more. "
-            "Answers in words need a masked language model; or type: --by head"
+            "Answers in words need a masked language model; in a comparison a new head answers too: --by head"
         )
         assert load_model(str(folder))[0].get_output_embeddings() is None
 

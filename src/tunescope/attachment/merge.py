@@ -35,7 +35,8 @@ def merge(model: PreTrainedModel, *artifacts: Artifact) -> Any:
     Raises UserError, before anything is changed, for what is no change of weights: contexts, adapters, and a change of
     a whole block, whose input and output no one weight connects.
     """
-    artifacts = tuple(listed(artifacts, "merge() takes artifacts, as in merge(model, *tunescope.load(FOLDER))"))
+    if artifacts:
+        listed(artifacts, "merge() takes artifacts, as in merge(model, *tunescope.load(FOLDER))")
     uses = _uses(model, artifacts)
     if not any(parameter.is_meta for parameter in model.parameters()):
         for artifact in artifacts:

@@ -127,11 +127,13 @@ def _longer(asked: _Asked) -> list[Step]:
     ]
 
 
+def _learning(asked: _Asked) -> list[Step]:
+    return _more_seeds(asked) or _longer(asked)
+
+
 def _wide(asked: _Asked) -> list[Step]:
     """What the verdict has computed: more seeds, or more test rows."""
-    told = QUOTED.search(asked.run)
-    if told and "seeds" in told[1]:  # with --k-shot by --seeds, which a run has from its begin
-        again = told[1] if "--max-seeds" in told[1] else asked.with_options(seeds=told[1].split()[-1])
+    if again := _with_seeds(asked):  # with --k-shot by --seeds, which a run has from its begin
         return [_step("So many seeds would decide, if the difference is what was seen.", again)]
     if "`--test`" not in asked.run:  # nothing that could be given would tell
         return []
@@ -142,11 +144,25 @@ def _wide(asked: _Asked) -> list[Step]:
     return [_step("There are too few test rows to tell: give more.", asked.with_options(test="MORE_ROWS.jsonl"))]
 
 
+def _more_seeds(asked: _Asked) -> list[Step]:
+    """Twice as many, where the verdict asks for them."""
+    again = _with_seeds(asked)
+    return [_step("More seeds tell an arm from its luck.", again)] if again else []
+
+
+def _with_seeds(asked: _Asked) -> str:
+    """The command with the seeds that the verdict asks for; "" where it asks for none."""
+    told = QUOTED.search(asked.run)
+    if not told or "seeds" not in told[1]:
+        return ""
+    return told[1] if "--max-seeds" in told[1] else asked.with_options(seeds=told[1].split()[-1])
+
+
 def _elsewhere(asked: _Asked) -> list[Step]:
     """A larger size, of what did not learn what another shows can be learnt; else what the verdict asks for."""
     if not asked.run:
         return _larger(asked)
-    return _wide(asked) if QUOTED.search(asked.run) else _longer(asked)
+    return _more_seeds(asked) or _longer(asked)
 
 
 def _smaller(asked: _Asked) -> list[Step]:
@@ -229,11 +245,11 @@ BY_REASON: dict[str, Callable[[_Asked], list[Step]]] = {
     "missing arms": _arms_missing,
     "few seeds": _few_seeds,
     "undertrained": _longer,
-    "nothing learnt": _longer,
+    "nothing learnt": _learning,
     "wide interval": _wide,
     "unstable delta": _longer,
     "full tuning ahead": _larger,
-    "passed over": _wide,
+    "passed over": _more_seeds,
     "learnt elsewhere": _elsewhere,
     "head alone": _harder,
     "prompt alone": _inside,

@@ -106,7 +106,7 @@ def _arm(a: Json, b: Json, metrics: list[str], same_rows: bool, inputs: list[int
         "span": [text.span(one.get("interval"), scale) for one, scale in zip((a, b), scales, strict=True)],
         "difference": text.score(difference, scales[0], sign=True),
         "gap": text.span([gap.low, gap.high], scales[0], sign=True) if gap else "",
-        "common": len(seeds) if _varies(a) and _varies(b) else None,
+        "common": len(seeds) if runs[0] and runs[1] and _varies(a) and _varies(b) else None,
         "over": seeds if gap and runs[0].keys() != runs[1].keys() else [],
         **(_moves(a, b) if paired and metric == scores.ACCURACY else {"better": None, "worse": None, "other": None}),
     }
@@ -123,7 +123,10 @@ def _spread(arm: Json, other: Json) -> dict[int, Any]:
 def _varies(arm: Json) -> bool:
     """Whether another seed gives another result; where it is not told, of what trains nothing and ran once not."""
     known = arm.get("varies")
-    return bool(known) if known is not None else arm.get("group") not in ("none", "text") or len(arm["runs"]) > 1
+    if known is not None:
+        return bool(known)
+    drawn = any(arm["runs"][0].get(part) for part in ("demonstrations", "found"))
+    return arm.get("group") not in ("none", "text") or len(arm["runs"]) > 1 or drawn
 
 
 def _score(arm: Json) -> float | None:

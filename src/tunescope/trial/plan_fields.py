@@ -81,11 +81,17 @@ def _sorted(given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
             found[Plan][word[1]] = True
             continue
         if isinstance(value, str) and not _takes_text(kind, field):
-            raise UserError(f"compare({name}={value!r}) is a text, and takes numbers: leave the quotes out.")
+            raise UserError(
+                f"compare({name}={value!r}) is a text, and takes {_taken(kind, field)}: leave the quotes out."
+            )
         if field in found[kind]:
             raise UserError(f"compare({name}=...) is given twice: '{field}' is another name for it.")
         found[kind][field] = value
     return found[Plan], found[Settings]
+
+
+def _taken(kind: type, field: str) -> str:
+    return "True or False" if get_type_hints(kind)[field] is bool else "numbers"
 
 
 @cache

@@ -92,7 +92,7 @@ class Adapter(SiteDelta):
     def init(self, shape: SiteShape) -> Params:
         if self.bottleneck < 1:
             raise UserError(f"Adapter(bottleneck={self.bottleneck}): a bottleneck is at least 1 wide.")
-        if self.scale == 0:
+        if self.scale == 0 and self.norm != "out":
             raise UserError("Adapter(scale=0) multiplies its change by 0 and can learn nothing. Leave scale out.")
         if self.placement == "multi-head" and shape.d_in != shape.d_out:
             raise UserError("Adapter(placement='multi-head') acts on the heads: give it sites=attn.heads.")

@@ -62,7 +62,7 @@ class LoRA(SiteDelta):
     def init(self, shape: SiteShape) -> Params:
         if not 0 <= self.dropout < 1:
             raise UserError(f"LoRA(dropout={self.dropout:g}): a share is at least 0 and below 1, as in dropout=0.1.")
-        if self.alpha == 0:
+        if self.alpha == 0 and not self.gain:
             raise UserError("LoRA(alpha=0) multiplies its change by 0 and can learn nothing. Leave alpha out.")
         most = min(shape.d_in, shape.d_out)
         rank = min(self.rank, most) if ALL_LINEAR in self.sites else self.rank

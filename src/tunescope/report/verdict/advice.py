@@ -38,6 +38,11 @@ def more_seeds(protocol: Protocol, had: int) -> Advice:
     return Advice(f"More seeds tell an arm from its luck: `{begun} {option} {2 * had}`.", True)
 
 
+def seeds_or_steps(e: Evidence, protocol: Protocol, *arms: Arm) -> Advice:
+    """Of arms that are not above their floor: seeds, where those that they had scatter; else steps."""
+    return more_seeds(protocol, e.seeds) if any(arm.unstable for arm in arms) else longer(e, protocol, *arms)
+
+
 def steadier(protocol: Protocol, delta: Arm) -> Advice:
     """Of a delta whose chosen run is ahead though its mean is decided, and is not: more seeds have told it."""
     steps = protocol.get("steps")
@@ -76,6 +81,13 @@ def wide(e: Evidence, protocol: Protocol, pair: Pair, arms: tuple[Arm, Arm]) -> 
         return Advice(
             f"{seeds - pair.seeds} more seeds{time} would decide with {100 * POWER:.0f} % power, if the difference is "
             f"what was seen: `{begun} {option} {seeds}`.",
+            helps,
+        )
+    once = next((n for n in more if _decides(_with_seeds(pair, parts, n), gap, level((n,)), n, e.rows)), 0)
+    if once:  # though no run that goes on from this one would, with its looks
+        return Advice(
+            f"{once} seeds in a new run that looks once would decide with {100 * POWER:.0f} % power, if the difference "
+            f"is what was seen, and more looks at this one would not: `tunescope compare ... --seeds {once}`.",
             helps,
         )
     rows = _enough_rows(e, parts, gap, pair.seeds, pair.level)

@@ -95,6 +95,7 @@ class Evidence:
     suffice: int | None = None  # seeds of an unstable context whose own run is not worse than the delta
     chosen_delta: Pair | None = None  # the context's chosen run minus that of an unstable delta
     chosen_over_full: tuple[Pair, ...] = ()  # the chosen run of an unstable context, delta, minus full
+    chosen_over_able: tuple[Pair, ...] = ()  # and minus that which can do it
     able_pairs: tuple[Pair, ...] = ()  # that which can do it minus context, and minus delta
     chosen_over_untrained: Pair | None = None  # of an unstable trained arm the chosen run, minus untrained
     chosen_over_head: Pair | None = None  # and minus head

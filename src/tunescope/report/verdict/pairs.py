@@ -120,8 +120,9 @@ class Pairs:
         """As any number; with more digits where it would else look as if it lay on 0 or on the margin itself."""
         shown = number(side, self.scale)
         digits = len(shown.partition(".")[2])
+        sharp = [0.0, *(sign * float(number(self.margin, self.scale)) for sign in (1, -1))]  # the margin as it is told
         for more in range(digits, MOST_DIGITS):
             shown = f"{side:.{more}f}"
-            if not any(float(shown) == sharp != side for sharp in (0.0, self.margin, -self.margin)):
+            if not any(float(shown) == one and abs(side - one) > 1e-12 for one in sharp):
                 break
         return shown

@@ -56,6 +56,7 @@ def gather(results: Result, margin: float) -> Evidence:
         suffice=reader.sufficing(context, delta, margin * reader.scale) if context in scattered else None,
         chosen_delta=reader.chosen_pair(context, delta, both=True) if delta in scattered else None,
         chosen_over_full=reader.chosen_pairs(scattered, full),
+        chosen_over_able=reader.chosen_pairs(scattered, able),
         able_pairs=reader.ahead_of(able, of_both),
         chosen_over_untrained=reader.chosen_pair(chosen, best["untrained"], both=True),
         chosen_over_head=reader.chosen_pair(chosen, best["head"], both=True),

@@ -13,11 +13,11 @@ kind is the one with the best dev score, never the best test score. docs/verdict
    that arm's seeds scatter and the run that dev chooses is ahead by more than MARGIN; nor does 6 hold there.
 4. No context arm finished: no verdict.
 5. Neither the best context nor the best delta is above its floor, nor is the run that dev chooses of one whose seeds
-   scatter. If another context or delta of the budget is, dev chose badly: no verdict. If an arm of another kind is
-   (both at once, a head, a size above the budget), and is ahead of both by more than MARGIN, it can be learnt: neither,
-   at this budget. Else no verdict. An arm is above its floor when it is clear of chance (of accuracy: or the share of
-   the commonest label) and ahead of zero-shot; what trains nothing need only be clear of chance, or of zero-shot where
-   the task has no chance level.
+   scatter. If another context or delta of the budget is: no verdict, dev did not choose it. If an arm of other kind is
+   (full tuning, both at once, a head, words, a size above the budget) and is ahead of both, and of such a run, by more
+   than MARGIN: neither, at this budget. Else no verdict. An arm is above its floor when it is clear of chance (of
+   accuracy: or the share of the commonest label) and ahead of zero-shot; what trains nothing need only be clear of
+   chance, or of zero-shot where the task has no chance level.
 6. A head on frozen features is not worse than the best trained arm: no verdict, the head did it.
 7. The best context is above its floor and not worse than the best delta: context suffices; or, if the delta is not
    worse than the context either, alike. But where the delta's seeds scatter, and the one that dev chooses is ahead of
@@ -219,7 +219,7 @@ def _nothing_learnt(e: Evidence, protocol: dict[str, Any], context: Arm, delta: 
     """Rule 5."""
     why = f"neither {context.shown} nor {delta.shown} is clearly above {e.floor}"
     if e.passed_over:
-        why = f"{e.passed_over.shown} is clearly above its floor, but dev put others before it: {why}."
+        why = f"{e.passed_over.shown} is clearly above its floor, but dev did not choose it: {why}."
         return Answer(OPEN, "passed over", why, advice.more_seeds(protocol, e.seeds))
     if e.able is None:
         more = advice.longer(e, protocol, context, delta)
@@ -229,15 +229,17 @@ def _nothing_learnt(e: Evidence, protocol: dict[str, Any], context: Arm, delta: 
     for arm in (context, delta):
         if _still_learning(e, arm, e.able, e.able.score - arm.score - e.margin):
             return _undertrained(e, protocol, arm)
-    if len(e.able_pairs) == len(words.PAIR) and all(pair.low > e.margin for pair in e.able_pairs):
+    if _is_behind(e, e.able):
         return Answer(NEITHER, "learnt elsewhere", f"It can be learnt, as {e.able.shown} shows, but {why}.")
     why = f"It can be learnt, as {e.able.shown} shows; {why}, nor shown to be more than {e.number(e.margin)} behind."
-    return Answer(OPEN, "learnt elsewhere", why, _seeds_or_steps(e, protocol, context, delta))
+    return Answer(OPEN, "learnt elsewhere", why, advice.seeds_or_steps(e, protocol, context, delta))
 
 
-def _seeds_or_steps(e: Evidence, protocol: dict[str, Any], *arms: Arm) -> Advice:
-    scattered = any(arm.unstable for arm in arms)
-    return advice.more_seeds(protocol, e.seeds) if scattered else advice.longer(e, protocol, *arms)
+def _is_behind(e: Evidence, able: Arm) -> bool:
+    """Whether context and delta are both, of an arm that can do it: in the mean, and by a chosen run."""
+    means = [pair.low > e.margin for pair in e.able_pairs]
+    means += [able.score - arm.score > e.margin for arm in (e.context, e.delta) if arm]
+    return len(e.able_pairs) == len(words.PAIR) and all(means) and all(p.high < -e.margin for p in e.chosen_over_able)
 
 
 def _gap(e: Evidence, protocol: dict[str, Any], arms: tuple[Arm, Arm], pair: Pair) -> Answer:
@@ -247,7 +249,7 @@ def _gap(e: Evidence, protocol: dict[str, Any], arms: tuple[Arm, Arm], pair: Pai
     if pair.low > -e.margin and context.learnt:
         return _suffices(e, protocol, arms, pair)
     outdone = e.chosen_delta is not None and e.chosen_delta.high < -e.margin
-    if e.chosen_context and e.chosen_context.low > -e.margin and context.shows_it and not outdone:
+    if e.chosen_context and e.chosen_context.low > -e.margin and context.chosen_learnt and not outdone:
         return Answer(SUFFICES, "unstable", words.unstable_context(e, context, delta, pair))
     if pair.high < -e.margin and delta.learnt:
         if _still_learning(e, context, delta, -pair.difference - e.margin):
@@ -256,8 +258,9 @@ def _gap(e: Evidence, protocol: dict[str, Any], arms: tuple[Arm, Arm], pair: Pai
         return Answer(NEEDED, "context worse", why)
     if pair.low > -e.margin or pair.high < -e.margin:
         low = context if pair.low > -e.margin else delta
-        why = f"{low.shown} is not clearly above {e.floor}; {pair.told}."
-        return Answer(OPEN, "nothing learnt", why, advice.longer(e, protocol, low))
+        though = ", though its chosen run is" * low.chosen_learnt
+        why = f"{low.shown} is not clearly above {e.floor}{though}; {pair.told}."
+        return Answer(OPEN, "nothing learnt", why, advice.seeds_or_steps(e, protocol, low))
     why = (
         f"{context.shown} against {delta.shown} is undecided: {pair.told}, on both sides of -{margin}, with {e.sample}."
     )

@@ -64,15 +64,25 @@ def _wordless(spec: Spec, why: str) -> tuple[Spec, str]:
     if not isinstance(spec, KVContext):
         return spec, ""
     begin = "noise" if getattr(spec, "mlp", None) is None else "its network does"
-    return spec, f"begins as {begin}, not as demonstrations, and so far behind them: {why}"
+    told = f"begins as {begin}, not as demonstrations, and so far behind them: {why}"
+    return _textless(spec), told + _unread(spec)
 
 
 def _turnless(spec: Spec, bench: Bench, why: str) -> tuple[Spec, str]:
     """A context that begins as sampled tokens; a prefix not where the text would not stand behind them."""
     if isinstance(spec, KVContext) and spec.positions == "same" and is_rotary(bench.model):
         return _wordless(spec, why)
-    told = f"begins as sampled tokens, not as demonstrations, and so behind them: {why}"
-    return _as(spec, "tokens") if isinstance(spec, KVContext) else spec, told
+    told = f"begins as sampled tokens, not as demonstrations, and so behind them: {why}{_unread(spec)}"
+    return _textless(_as(spec, "tokens") if isinstance(spec, KVContext) else spec), told
+
+
+def _textless(spec: Spec) -> Spec:
+    """The spec without a text of its own, which such a start does not read."""
+    return replace(spec, text="")  # type: ignore[type-var]
+
+
+def _unread(spec: Spec) -> str:
+    return " Its own text is not read." if getattr(spec, "text", "") else ""
 
 
 def _lost(bench: Bench, taken: int, task: Task | None) -> tuple[str, float]:
