@@ -112,6 +112,13 @@ def test_with_k_shot_more_seeds_are_asked_for_by_the_comparison_again():
     assert found[0]["command"] == command.replace("--seeds 3", "--seeds 12")
 
 
+def test_a_new_run_of_more_seeds_has_as_many_at_most():
+    run = "29 seeds in a new run that looks once would decide: `tunescope compare ... --seeds 29`."
+    command = f"{COMMAND} --max-seeds 12"
+    (first, *_) = told(ZERO, PREFIX, LORA, reason="wide interval", run=run, command=command)
+    assert first["command"] == command.replace("--seeds 3", "--seeds 29").replace("--max-seeds 12", "--max-seeds 29")
+
+
 def test_a_verdict_that_computed_its_seeds_has_its_own_command_first():
     run = "9 more seeds (about 4 min) would decide: `tunescope resume RUN --max-seeds 12`."
     assert (

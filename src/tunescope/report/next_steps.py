@@ -155,7 +155,11 @@ def _with_seeds(asked: _Asked) -> str:
     told = QUOTED.search(asked.run)
     if not told or "seeds" not in told[1]:
         return ""
-    return told[1] if "--max-seeds" in told[1] else asked.with_options(seeds=told[1].split()[-1])
+    if "--max-seeds" in told[1]:
+        return told[1]
+    seeds = told[1].split()[-1]
+    most = {"max_seeds": seeds} if "--max-seeds" in asked.words else {}  # or the new run would have fewer at most
+    return asked.with_options(seeds=seeds, **most)
 
 
 def _elsewhere(asked: _Asked) -> list[Step]:
