@@ -177,6 +177,15 @@ def test_a_prefix_begins_as_demonstrations_where_the_rows_keep_their_text_and_el
     assert usual(rotary, ts.Prefix(length=60, mlp=8))[1][0].startswith("begins as its network does")
 
 
+def test_a_prefix_that_falls_back_does_not_keep_a_text_that_it_would_not_read_and_says_so(tmp_path):
+    rotary = opened(tmp_path / "llama", llama())
+    (kept,), told = start.with_usual([ts.Prefix(length=10, text="w4 w5")], rotary)
+    assert kept == ts.Prefix(length=10, text="w4 w5", init_from="demos") and not told
+    (fallen,), (told,) = start.with_usual([ts.Prefix(length=60, text="w4 w5")], rotary)
+    assert fallen == ts.Prefix(length=60) and told.endswith("Its own text is not read.")
+    initialised(rotary.model, [fallen], rotary.tokenizer, 0)  # which a prefix that does not read its text is refused
+
+
 def share_cut(bench: Any, left: int) -> float:
     """Counted by words, which are the tokens: of each text so many are left, and the blank behind them."""
     texts = [row["text"] for part in bench.splits.parts().values() for row in part]
