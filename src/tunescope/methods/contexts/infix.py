@@ -42,7 +42,8 @@ class Infix(KVContext):
     Tensors, for every attention module, such as decoder.0.self: "decoder.0.self.key" (kv_heads, length, d_key) and
     "decoder.0.self.value" (kv_heads, length, d_value); with a network those that make them, folded to these by `fold`.
 
-    Raises UserError, once it meets a model, for a length below 1, and for a model that is no decoder.
+    Raises UserError, once it meets a model, for a length or a network's width below 1, and for a model that is no
+    decoder.
 
     Source: Li & Liang 2021, arXiv:2101.00190, section 7.3.
     """

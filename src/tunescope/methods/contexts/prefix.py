@@ -51,8 +51,8 @@ class Prefix(KVContext):
     Tensors, for every attention module, such as decoder.0.self: "decoder.0.self.key" (kv_heads, length, d_key) and
     "decoder.0.self.value" (kv_heads, length, d_value); with a network those that make them, folded to these by `fold`.
 
-    Raises UserError, once it meets a model, for a length below 1, `text` that is missing or too short, and options that
-    do not go together or not with this kind of model.
+    Raises UserError, once it meets a model, for a length below 1, `text` that is missing, too short or not read by its
+    start, a network of no width, and options that do not go together or not with this kind of model.
 
     Source: Li & Liang 2021, arXiv:2101.00190, section 4.
     """

@@ -43,7 +43,8 @@ class Soft(TokenContext):
 
     Tensors: "embeddings" (length, width of a token's embedding), at the scale that the model's first layer sees.
 
-    Raises UserError, once it meets a model, for a length below 1, and for `text` that is missing or without tokens.
+    Raises UserError, once it meets a model, for a length below 1, and for `text` that is missing, without tokens, or
+    not read by its start.
 
     Source: Lester et al. 2021, arXiv:2104.08691, section 2.
     """

@@ -61,8 +61,8 @@ class Adapter(SiteDelta):
     ":down_bias" (bottleneck,), ":up_bias" (d_out,); with a norm ":norm" and ":norm_bias", with a learned scale ":scale"
     (). Multi-head: "decoder.0.self.heads:down" (heads, bottleneck, d), ":up" (heads, d, bottleneck), no biases.
 
-    Raises UserError, once it meets a model, for a bottleneck below 1, and for a placement whose sites or source are
-    not its own.
+    Raises UserError, once it meets a model, for a bottleneck below 1, for a scale of 0 but before a norm, and for a
+    placement whose sites or source are not its own.
 
     Source: Houlsby et al. 2019, arXiv:1902.00751, section 2.1; He et al. 2022, arXiv:2110.04366, section 3.3.
     """

@@ -40,7 +40,8 @@ class LoRA(SiteDelta):
     Tensors, for every site, such as decoder.0.self.q: "decoder.0.self.q:a" (rank, d_in) and "decoder.0.self.q:b"
     (d_out, rank); with gain ":gain" and ":shift" (d_out,).
 
-    Raises UserError, once it meets a model, for a rank that the map does not take, and for a dropout that is no share.
+    Raises UserError, once it meets a model, for a rank that the map does not take, for a dropout that is no share, and
+    for an alpha of 0 without a gain, which could learn nothing.
 
     Source: Hu et al. 2021, arXiv:2106.09685, section 4.1.
     """
