@@ -81,6 +81,13 @@ def test_what_does_not_go_together_and_damage_are_one_line(runs):
         comparisons.report(str(runs / "a"), str(runs / "b"))
 
 
+def test_a_second_run_that_is_a_search_is_named_as_one(runs):
+    (runs / "s").mkdir()
+    (runs / "s" / "config.json").write_text('{"version": 2, "searches": []}')
+    with pytest.raises(UserError, match=rf"{runs}/s is of `tunescope search`"):
+        comparisons.report(str(runs / "a"), str(runs / "s"))
+
+
 @pytest.mark.parametrize("name", ["results.json", "notes.html", "folder"])
 def test_what_is_no_page_of_two_runs_is_not_written_over(runs, capsys, name):
     (runs / "notes.html").write_text("<h1>mine</h1>")

@@ -140,6 +140,18 @@ def test_neither_depth_nor_loss_bears_on_a_forecast():
             assert decide(found)["answer"] == "no verdict"  # what is at chance, with a delta ahead, never suffices
 
 
+def test_what_is_the_same_at_every_seed_runs_once_in_the_whole_comparison_too():
+    """Half an hour untrained: at each of three seeds it would be an hour more than once."""
+    minutes = {}
+    for varies in (True, False):
+        found = scored(0.1, 0.9, 0.9)
+        found["arms"][0] |= {"varies": varies, "trials": []}
+        found["arms"][0]["runs"] = [found["arms"][0]["runs"][0] | {"seconds": 1800.0}]
+        sentence = next(one for one in decide(found)["sentences"] if one.startswith("The whole comparison, "))
+        minutes[varies] = float(sentence.partition("would take about ")[2].split()[0])
+    assert round(minutes[True] - minutes[False], 1) == 60.0
+
+
 def test_a_pilot_answers_by_the_forecast_and_says_what_the_whole_would_take():
     for context, expected in ((0.9, "context suffices"), (0.2, "weights needed")):
         said = decide(scored(0.1, context, 0.9))

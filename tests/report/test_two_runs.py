@@ -75,6 +75,8 @@ def test_arms_of_both_runs_that_share_no_seed_or_one_are_named(shared, told):
     arm["runs"] = [run | {"seed": run["seed"] + 100 * (at >= shared)} for at, run in enumerate(arm["runs"])]
     assert any(told in note for note in two_runs.two_runs(a, b).notes)
     assert not any("The runs share" in note for note in two_runs.two_runs(a, a).notes)
+    b["data"]["test"]["rows"] += 1  # other test rows, of which another note says that nothing has an interval
+    assert not any("The runs share" in note for note in two_runs.two_runs(a, b).notes)
 
 
 def test_what_is_the_same_whatever_the_seed_is_held_against_every_seed():
