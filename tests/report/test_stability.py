@@ -304,6 +304,13 @@ def test_seeds_that_draw_their_own_rows_are_asked_for_in_a_run_that_has_them_fro
         check(Plan(model="m", data={"train": "a.jsonl", "test": "b.jsonl"}, k_shot=16, max_seeds=12))
 
 
+def test_where_only_a_new_run_would_decide_its_seeds_are_those_of_one_look():
+    found = scattered(0.842, 0.862, 0.887)
+    once = re.match(r"(\d+) seeds in a new run that looks once would decide", decide(found)["run"])
+    found["protocol"]["k_shot"] = 16  # a run that can look once only
+    assert decide(found)["run"].endswith(f"`tunescope compare ... --seeds {once[1]}`.")
+
+
 def test_the_loop_goes_on_while_looks_are_left_and_stops_at_the_last():
     found = scattered(0.88, 0.90, 0.915)
     found["protocol"]["looks"] = LOOKS
