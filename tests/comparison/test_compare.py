@@ -27,6 +27,7 @@ from tunescope.comparison.comparison import ask, compare, resume
 from tunescope.comparison.conclusion import no_artifact
 from tunescope.comparison.entry import _entry as made_ready
 from tunescope.comparison.standing import Standing, best_on_dev
+from tunescope.data.read import read
 from tunescope.errors import UserError
 from tunescope.methods.deltas.head import Head
 from tunescope.methods.deltas.lora import LoRA
@@ -876,3 +877,22 @@ def test_an_encoder_gets_a_head_in_every_arm_and_it_alone_is_an_arm(material, tm
     assert arm(found, "lora")["trials"][0]["head_learning_rate"] == grids[Head]
     assert found.results["task"]["template"] == "{text}"
     assert not any(parameter.grad is not None for parameter in model.parameters())
+
+
+def test_rows_in_place_of_files_are_the_same_question_and_are_found_again(material, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rows = {part: [dict(row) for row in read(path)] for part, path in material[1].items()}
+    asked = {"arms": ["zero-shot", "prefix"], "budget": 256, "seeds": 1, "trials": 1, "steps": 2, "quiet": True}
+    by_file = compare(material[0], material[1], out=tmp_path / "file", **asked)
+    by_rows = compare(material[0], {part: iter(some) for part, some in rows.items()}, **asked)
+    answers = [[one["runs"][0]["stats"] for one in run.results["arms"]] for run in (by_file, by_rows)]
+    assert answers[0] == answers[1]
+    assert by_rows.folder.parent == Path("runs")
+    assert compare(material[0], rows, **asked).folder == by_rows.folder  # the same question, which is answered
+    monkeypatch.chdir(tmp_path / "runs")
+    again = ts.resume(by_rows.folder.name, quiet=True)
+    assert [one["text"] for one in again.predict(rows["test"])] == [row["text"] for row in rows["test"]]
+    for put in Path().glob("rows-*.jsonl"):
+        put.unlink()
+    with pytest.raises(UserError, match=r"was begun with .*rows-\w{12}\.jsonl.*, which are gone"):
+        again.predict(rows["test"])

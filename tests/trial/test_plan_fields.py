@@ -1,6 +1,5 @@
 """An option is said once, at its field: Python takes its names, the command says it, old runs keep their folders."""
 
-import json
 import shlex
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +10,6 @@ import pytest
 
 from tunescope.cli import app
 from tunescope.comparison.comparison import compare
-from tunescope.data.read import read
 from tunescope.errors import UserError
 from tunescope.system.option import options_of
 from tunescope.trial.command import command
@@ -223,28 +221,6 @@ def test_a_model_is_found_from_any_folder_and_typed_as_from_here(
 def test_seeds_are_told_as_they_were_given(count: int, told: str) -> None:
     with pytest.raises(UserError, match=told):
         given(seeds=count)
-
-
-class Table(list[Any]):
-    """Rows that can write themselves, as those of pandas and datasets."""
-
-    def to_json(self, path: str, orient: str, lines: bool) -> None:
-        assert (orient, lines) == ("records", True)
-        Path(path).write_text("".join(json.dumps(row) + "\n" for row in self))
-
-
-@pytest.mark.parametrize("kind", [list, Table])
-@pytest.mark.parametrize("in_parts", [False, True])
-def test_rows_in_place_of_a_path_are_told_how_to_be_written(
-    kind: Any, in_parts: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    rows = kind([{"text": "a film", "label": "pos"}, {"text": "ein Stück", "label": "neg"}])
-    said = r"compare\(data={'train': ...}\)" if in_parts else r"compare\(data=...\)"
-    with pytest.raises(UserError, match=rf"^{said} was given a {kind.__name__}; it takes the path of a file") as caught:
-        compare("m", {"train": rows} if in_parts else rows)
-    monkeypatch.chdir(tmp_path)
-    exec(str(caught.value).partition(", type: ")[2], {"Path": Path, "json": json, "rows": rows})
-    assert read(tmp_path / "rows.jsonl") == rows
 
 
 @pytest.mark.parametrize("given", [{"seeds": "3"}, {"budget": "9"}, {"minutes": "x"}, {"steps": "4"}, {"clip": "1"}])

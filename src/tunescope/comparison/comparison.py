@@ -12,6 +12,7 @@ from tunescope.comparison import procedure
 from tunescope.comparison.citations import bibtex
 from tunescope.comparison.conclusion import no_artifact
 from tunescope.comparison.pilot import piloted
+from tunescope.data.given_rows import Data, as_paths
 from tunescope.errors import UserError
 from tunescope.report import notebook, tabular, terminal
 from tunescope.system import files, job_folder, plugins, ranks, run_folder, shell
@@ -20,7 +21,7 @@ from tunescope.tasks.make import USUAL, task_json, with_fields
 from tunescope.tasks.task import Task
 from tunescope.trial import moved_files
 from tunescope.trial.bench import Bench
-from tunescope.trial.identity import default_folder
+from tunescope.trial.identity import RUNS, default_folder
 from tunescope.trial.open import open_bench
 from tunescope.trial.plan import Plan
 from tunescope.trial.plan_check import check
@@ -94,7 +95,7 @@ class Comparison:
 
 def compare(
     model: str | Path | PreTrainedModel,
-    data: str | Path | Mapping[str, str | Path],
+    data: Data | Mapping[str, Data],
     *,
     plan: Plan | None = None,
     task: str | Task | None = None,
@@ -111,7 +112,8 @@ def compare(
 
     Args:
         model: a folder or hub id; or a loaded transformers model, with its tokenizer.
-        data: a JSONL, CSV, TSV or Parquet file, or {"train": ..., "dev": ..., "test": ...}.
+        data: a JSONL, CSV, TSV or Parquet file; rows as dicts in a list, a Dataset or a DataFrame, which are put into
+            a file beside the run's folder; or any of these for each part, {"train": ..., "dev": ..., "test": ...}.
         plan: all of the question but the model, the data and, if it is given here, the task; on the cpu, and with all
             development rows scored each time, unless its device and dev_share say otherwise.
         task: "classification" (the default), "choice", "generation", "reasoning", or a Task.
@@ -133,7 +135,8 @@ def compare(
         UserError: something given cannot be used, or every arm was refused.
     """
     named = isinstance(model, str | Path)
-    question = _question(str(model) if named else _name(model), data, plan, task, fields)
+    paths = as_paths(data, Path(out).parent if out is not None else Path(RUNS))
+    question = _question(str(model) if named else _name(model), paths, plan, task, fields)
     question = piloted(question) if pilot else question
     if not named and (workers != 1 or executor != HERE):
         typed = f"workers={workers}" if workers != 1 else f"executor={executor!r}"

@@ -19,6 +19,7 @@ from tunescope.trial.plan import Plan
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
+RUNS = "runs"  # the folder of those that are named by their question
 OF_LOADING = {"_name_or_path", "transformers_version", "dtype", "torch_dtype", "architectures", "_commit_hash"}
 
 
@@ -73,7 +74,7 @@ def default_folder(question: Plan, kind: str = "", asked: Sequence[Any] = ()) ->
             fields.pop(name)  # which earlier versions did not have
     kind = kind or in_minutes(question)
     known = fields | ({"asked": [kind, *asked]} if kind else {})
-    return Path("runs") / f"{f'{kind}-' if kind else ''}{safe[:60]}-{run_folder.identity(known)[:8]}"
+    return Path(RUNS) / f"{f'{kind}-' if kind else ''}{safe[:60]}-{run_folder.identity(known)[:8]}"
 
 
 def in_minutes(question: Plan) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields
 from functools import cache
@@ -155,33 +154,15 @@ def model_path(model: str) -> str:
 def data_paths(data: str | Path | Mapping[str, str | Path]) -> dict[str, str]:
     """{"train": ..., "dev": ..., "test": ...} as absolute paths, of one file, a mapping, or a corpus (NAME:FOLDER).
 
-    Raises UserError for other parts, for none to train on, for rows in place of a path, and for a corpus or a part of
-    it that is not there.
+    Raises UserError for other parts, for none to train on, and for a corpus or a part of it that is not there.
     """
     from tunescope.data.corpus import expanded  # reads tables and archives, which --help need not
 
     given = data if isinstance(data, Mapping) else {"train": data}
-    unknown = sorted(set(given) - set(PARTS))
-    if unknown or "train" not in given:
-        raise UserError(
-            f"data has the parts {', '.join(sorted(given)) or 'none'}; it needs 'train' and may have 'dev' and 'test'."
-        )
-    for part, path in given.items():
-        if not isinstance(path, str | os.PathLike):
-            raise UserError(_no_path(part if given is data else "", path))
+    if set(given) - set(PARTS) or "train" not in given:
+        parts = ", ".join(sorted(map(str, given))) or "none"
+        raise UserError(f"data has the parts {parts}; it needs 'train' and may have 'dev' and 'test'.")
     return expanded(given)
-
-
-def _no_path(part: str, found: object) -> str:
-    """What to type where rows were given: a table of pandas or datasets writes itself."""
-    where = f"compare(data={{{part!r}: ...}})" if part else "compare(data=...)"
-    line = 'Path("rows.jsonl").write_text("".join(json.dumps(row) + "\\n" for row in rows))'
-    if hasattr(found, "to_json"):
-        line = 'rows.to_json("rows.jsonl", orient="records", lines=True)'
-    return (
-        f"{where} was given a {type(found).__name__}; it takes the path of a file, or of each part: "
-        f'{{"train": path, "test": path}}. To write rows to a file, type: {line}'
-    )
 
 
 def text_path(given: str | Path) -> str:

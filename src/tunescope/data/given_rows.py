@@ -1,0 +1,89 @@
+"""Rows that Python has, put into files: a run reads the same rows again when it is gone on with, or predicts."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import warnings
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from datetime import date, time
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, cast
+from uuid import UUID
+
+from tunescope.data.corpus import PARTS
+from tunescope.errors import Note, UserError
+from tunescope.system import files
+
+Data = str | os.PathLike[str] | Iterable[Mapping[str, Any]]
+VALIDATION = "validation"  # what the library datasets calls the part dev
+TOLD = (date, time, Decimal, UUID)  # what is put down as a text
+SHOWN = 12  # digits of a hash
+TAKEN = "the path of a file, rows as dicts, or either for each part: {'train': ..., 'test': ...}"
+
+
+def as_paths(data: Data | Mapping[str, Data], folder: Path) -> str | Path | Mapping[str, str | Path]:
+    """The data with the path of a file in place of rows, one set of them or a part's each; paths are as they were.
+
+    Rows are dicts in a list, or in anything that gives them one by one, such as a Dataset; or a DataFrame. They lie in
+    `folder` as rows-HASH.jsonl, named by what is in it: the same rows are the same file. "validation" is the part dev.
+
+    Raises:
+        UserError: no rows, something else than dicts, a value that no file of rows holds, or what the disk refuses.
+    """
+    if not isinstance(data, Mapping):
+        return _path(data, "compare(data=...)", folder)
+    if not set(data) <= {*PARTS, VALIDATION}:
+        return cast("Mapping[str, str]", data)  # which is refused by who reads it
+    parts = {("dev" if part == VALIDATION and "dev" not in data else part): one for part, one in data.items()}
+    return {part: _path(one, f"compare(data={{{part!r}: ...}})", folder) for part, one in parts.items()}
+
+
+def _path(given: Data, where: str, folder: Path) -> str | Path:
+    if isinstance(given, str | os.PathLike):
+        return os.fspath(given)
+    rows = b"".join(_lines(given, where))
+    if not rows:
+        raise UserError(f"{where} was given no rows. Give one at least.")
+    place = folder / f"rows-{hashlib.sha256(rows).hexdigest()[:SHOWN]}.jsonl"
+    with files.errors_told(place):
+        files.make_folder(folder)
+        if not place.exists() or place.read_bytes() != rows:
+            files.put(place, rows)
+    return place
+
+
+def _lines(given: object, where: str) -> Iterator[bytes]:
+    _tell_names(given)
+    records = getattr(given, "to_dict", None) if hasattr(given, "columns") else None
+    rows = records("records") if records else given
+    if not isinstance(rows, Iterable):
+        raise UserError(f"{where} takes {TAKEN}; it was given: {type(given).__name__}.")
+    for number, row in enumerate(rows, start=1):
+        if not isinstance(row, Mapping):
+            raise UserError(f"{where} takes {TAKEN}; it was given: {type(given).__name__} of {type(row).__name__}.")
+        try:
+            yield (json.dumps(files.finite(row), ensure_ascii=False, default=_plain) + "\n").encode()
+        except (TypeError, ValueError) as problem:
+            raise UserError(f"{where}, row {number}: {problem}. Make it a text or a number, or leave it out.") from None
+
+
+def _plain(value: object) -> object:
+    """Numbers and arrays of numpy as Python's own; dates and such as texts."""
+    for own in ("item", "tolist"):
+        with suppress(AttributeError, ValueError):
+            return files.finite(getattr(value, own)())
+    if isinstance(value, TOLD):
+        return str(value)
+    raise TypeError(f"no file of rows holds a value of the kind {type(value).__name__}")
+
+
+def _tell_names(given: object) -> None:
+    """A note of the names that the library datasets has for the numbers of a label."""
+    for column, feature in (getattr(given, "features", None) or {}).items():
+        if names := getattr(feature, "names", None):
+            words = {str(number): name for number, name in enumerate(names)}
+            warnings.warn(Note(f"{column!r} holds numbers for names. To ask for these: words={words}"), stacklevel=2)

@@ -1,0 +1,119 @@
+"""Rows that are given to `compare` in Python come back from a file as they were."""
+
+import datetime
+import json
+import math
+from collections.abc import Iterator
+from decimal import Decimal
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tunescope.comparison.comparison import compare
+from tunescope.data.given_rows import as_paths
+from tunescope.data.read import read
+from tunescope.errors import Note, UserError
+
+ROWS = [
+    {"text": "a film\u2028of two lines", "label": "pos"},
+    {"text": "ein St\u00fcck", "label": 3, "more": [1, {"a": None}]},
+]
+
+
+class Dataset:
+    """As that of the library datasets: it gives its rows one by one and knows its features."""
+
+    def __init__(self, rows: list[dict[str, Any]], **features: Any) -> None:
+        self.rows, self.features = rows, features
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        return iter(self.rows)
+
+    def to_dict(self) -> dict[str, list[Any]]:
+        return {name: [row[name] for row in self.rows] for name in self.rows[0]}
+
+
+class DataFrame:
+    """As that of pandas: by itself it gives the names of its columns."""
+
+    def __init__(self, rows: list[dict[str, Any]]) -> None:
+        self.rows, self.columns = rows, list(rows[0])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.columns)
+
+    def to_dict(self, orient: str) -> list[dict[str, Any]]:
+        assert orient == "records"
+        return self.rows
+
+
+@pytest.mark.parametrize("kind", [list, tuple, iter, Dataset, DataFrame])
+def test_rows_come_back_as_they_were(kind: Any, tmp_path: Path) -> None:
+    path = as_paths(kind(ROWS), tmp_path / "runs")
+    assert read(path) == ROWS
+    assert path.parent == tmp_path / "runs"
+    assert as_paths(kind(ROWS), tmp_path / "runs") == path
+    assert as_paths(ROWS[:1], tmp_path / "runs") != path
+    assert len(list(path.parent.iterdir())) == 2
+
+
+def test_a_file_that_was_changed_is_written_anew(tmp_path: Path) -> None:
+    path = as_paths(ROWS, tmp_path)
+    path.write_text("{}\n")
+    assert read(as_paths(ROWS, tmp_path)) == ROWS
+
+
+def test_each_part_may_be_rows_or_a_path_and_validation_is_dev(tmp_path: Path) -> None:
+    found = as_paths({"train": ROWS, "validation": ROWS[:1], "test": tmp_path / "test.csv"}, tmp_path)
+    assert list(found) == ["train", "dev", "test"]
+    assert (read(found["train"]), read(found["dev"])) == (ROWS, ROWS[:1])
+    assert found["test"] == str(tmp_path / "test.csv")
+    with pytest.raises(UserError, match=r"^data has the parts 3, train; it needs 'train' and may have"):
+        compare("m", {"train": ROWS, 3: ROWS}, out=tmp_path / "run")
+    with pytest.raises(UserError, match=r"^data has the parts label, text; it needs"):
+        compare("m", {"text": ["a"], "label": ["b"]}, out=tmp_path / "run")
+    assert as_paths("sst2:folder", tmp_path) == "sst2:folder"
+
+
+def test_numbers_of_numpy_dates_and_what_is_no_number_are_what_a_file_has_of_them(tmp_path: Path) -> None:
+    row = {"int": np.int64(3), "float": np.float32(0.5), "none": math.nan, "many": np.arange(2), "flag": np.bool_(True)}
+    row |= {"day": datetime.date(2026, 11, 29), "price": Decimal("1.10"), "nan": np.float32("nan")}
+    line = Path(as_paths([row], tmp_path)).read_text()
+    read_again = {"int": 3, "float": 0.5, "none": None, "many": [0, 1], "flag": True}
+    assert json.loads(line) == read_again | {"day": "2026-11-29", "price": "1.10", "nan": None}
+
+
+def test_the_names_of_a_label_are_told(tmp_path: Path) -> None:
+    rows = Dataset(
+        [{"text": "a", "label": 0}], text=SimpleNamespace(), label=SimpleNamespace(names=["World", "Sports"])
+    )
+    with pytest.warns(Note, match=r"'label' holds numbers for names.*: words=\{'0': 'World', '1': 'Sports'\}"):
+        as_paths(rows, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ([], "was given no rows"),
+        (["a", "b"], r"it was given: list of str"),
+        (5, "it was given: int"),
+        ([{"text": "a"}, {"text": object()}], "row 2: no file of rows holds a value of the kind object"),
+        ([{"text": "\ud800"}], "row 1: 'utf-8' codec can't encode"),
+        ([{("a", "b"): 1}], "row 1: keys must be str"),
+    ],
+)
+def test_what_is_no_rows_is_refused_and_nothing_is_written(given: Any, told: str, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=rf"compare\(data=\.\.\.\).*{told}"):
+        as_paths(given, tmp_path)
+    with pytest.raises(UserError, match=rf"compare\(data=\{{'test': \.\.\.\}}\).*{told}"):
+        as_paths({"test": given}, tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_that_cannot_be_is_told(tmp_path: Path) -> None:
+    (tmp_path / "runs").write_text("")
+    with pytest.raises(UserError, match="runs cannot be a folder: a file has that name"):
+        as_paths(ROWS, tmp_path / "runs")
