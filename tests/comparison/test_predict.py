@@ -238,6 +238,8 @@ def test_what_cannot_be_answered_is_told(done, material, tmp_path):
         UserError, match=r"^row 2: label 'so-so' is none of the run's: neg, pos\. Correct it, or empty it"
     ):
         done.predict([{"text": "a film", "label": ""}, {"text": "a film", "label": "so-so"}])
+    with pytest.raises(UserError, match=r"^row 2: 'text' holds a NUL character"):
+        done.predict([{"text": "a film"}, {"text": "a\0film"}])
     with pytest.raises(UserError, match=r"^There are no rows to answer\."):
         done.predict([])
     with pytest.raises(UserError, match=r"is not the folder of a run\.$"):

@@ -65,6 +65,14 @@ def test_dates_and_decimals_are_texts_and_bytes_are_no_field(tmp_path):
         value(found, "picture", 0)
 
 
+def test_numbers_of_half_the_digits_are_read_as_they_are_written(tmp_path):
+    made = {"single": pyarrow.array([3.8, 0.1, None, -1e-7], pyarrow.float32()), "double": [3.8, 0.1, None, 1 / 3]}
+    parquet.write_table(pyarrow.table(made), tmp_path / "a.parquet")
+    found = read(tmp_path / "a.parquet")
+    assert [row["single"] for row in found] == [3.8, 0.1, None, -1e-7]
+    assert [row["double"] for row in found] == [3.8, 0.1, None, 1 / 3]
+
+
 def test_a_conversation_is_read(tmp_path):
     turns = [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Hi."}]
     found = read(written(tmp_path / "a.parquet", [{"messages": turns}]))

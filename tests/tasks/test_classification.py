@@ -231,8 +231,17 @@ def test_settings_that_cannot_work_are_refused(tokenizer):
         Classification().encode(TRAIN, tokenizer, model_kind="decoder")
     with pytest.raises(UserError, match=r"by='head' is for encoders, and this model is a decoder\. Type: by='words'"):
         prepared(tokenizer, by="head")
-    with pytest.raises(UserError, match=r"has \{mask\}, and by='head' answers with no word\. Take it out\."):
+    with pytest.raises(UserError, match=r"has \{mask\}, which by='head' has no use for\. Take it out\."):
         Classification(template="{text} {mask}", by="head")
+
+
+def test_white_space_around_words_goes_as_around_labels(tokenizer):
+    bare = {"neg": "bad", "odd": "so", "pos": "a film"}
+    blank = {"neg": " bad", "odd": "so", "pos": "a film\n"}
+    found = [prepared(tokenizer, words=words).encode(TRAIN, tokenizer, model_kind="decoder") for words in (bare, blank)]
+    assert found[0] == found[1]
+    with pytest.raises(UserError, match="which comes to no token"):
+        prepared(tokenizer, words=bare | {"neg": " "})
 
 
 @torch.no_grad()

@@ -8,6 +8,7 @@ from tunescope.data.row import Row
 from tunescope.errors import UserError
 from tunescope.tasks import facts
 from tunescope.tasks.facts import Found, Lengths, inspect, positions
+from tunescope.tasks.kinds.choice import Choice
 from tunescope.tasks.kinds.classification import Classification
 from tunescope.tasks.kinds.generation import Generation
 from tunescope.tasks.kinds.reasoning import Reasoning
@@ -144,6 +145,28 @@ def test_a_row_is_too_long_from_the_first_token_over_the_positions():
         tokenizer.model_max_length = limit
         found = inspect(task, {"train": some}, tokenizer, config("gpt2")).parts["train"].too_long
         assert found.lines == tuple(row.line for row, n in zip(some, used, strict=True) if n > limit)
+
+
+@pytest.mark.parametrize(
+    ("task", "row"),
+    [
+        (Classification(words={"neg": "a film " * 4, "pos": "good"}), {"text": "the film " * 4, "label": "pos"}),
+        (Choice(), {"input": "the film " * 4, "choices": ["a film " * 4, "good"], "answer": 1}),
+    ],
+)
+def test_a_row_is_too_long_where_the_longest_of_its_answers_has_no_room(task, row):
+    tokenizer, some = byte_level(), [Row(row, "a", 1)]
+    other = [Row(row | {"label": "neg", "answer": 0}, "a", 2)]
+    task = task.prepare({"train": some + other}, tokenizer, model_kind="decoder")
+    (one,) = task.encode(some, tokenizer, model_kind="decoder")
+    longest = len(tokenizer(" a film a film a film a film")["input_ids"])
+    assert longest > len(one.target_ids) + 2
+    full = len(one.input_ids) + longest - 1  # the last token of an answer is never fed
+    for limit in (full - 2, full - 1, full, full + 1):
+        tokenizer.model_max_length = limit
+        found = inspect(task, {"train": some + other}, tokenizer, config("gpt2")).parts["train"].too_long
+        (one,) = task.encode(some, tokenizer, model_kind="decoder", room=limit)
+        assert (1 in found.lines) == (one.cut > 0) == (limit < full)
 
 
 def test_an_input_is_too_long_where_it_leaves_no_room_for_the_longest_answer_that_may_be_written():

@@ -15,7 +15,7 @@ from tunescope.comparison.job import Job
 from tunescope.comparison.saved_arm import attached_again
 from tunescope.data import conversations
 from tunescope.data.read import read
-from tunescope.data.row import check_lengths, every_row, place, value
+from tunescope.data.row import check_characters, check_lengths, every_row, place, value
 from tunescope.errors import Note, UserError
 from tunescope.report.verdict import stats
 from tunescope.system import run_folder, shell
@@ -262,6 +262,8 @@ def _read(data: str | Path | Rows, longest: int | None) -> list[dict[str, Any]]:
     rows = [dict(row) for row in data]
     if not rows:
         raise UserError("There are no rows to answer. Give one at least.")
+    for index, row in enumerate(rows):
+        check_characters(row, place(row, index))
     conversations.unfold(rows)
     check_lengths(rows, longest)
     return rows

@@ -91,7 +91,7 @@ def read(spec: Spec) -> Rows:
     if not found.rows:
         raise UserError(f"{spec} has no rows. Give a part with at least one.")
     for row in found.rows:
-        check_characters(row, Path(row.file), row.line)
+        check_characters(row, f"{row.file} line {row.line}")
     return Rows(found.rows, tuple(f"{shown(str(spec))}: {note}." for note in found.notes))
 
 

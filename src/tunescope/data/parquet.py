@@ -64,12 +64,14 @@ def _values(column: pyarrow.ChunkedArray, name: str, path: Path) -> list[Any]:
 
     kind = column.type
     told = types.is_temporal(kind) and not types.is_duration(kind)
+    short = types.is_float16(kind) or types.is_float32(kind)  # 3.8 of so few digits is no 3.8 of a double
     try:
-        found: list[Any] = (column.cast(string()) if told or types.is_decimal(kind) else column).to_pylist()
+        text = column.cast(string()).to_pylist() if told or short or types.is_decimal(kind) else None
+        found: list[Any] = column.to_pylist() if text is None else text
     except (ArrowException, ValueError) as problem:  # nanoseconds in a list, or a time zone that is not installed
         reason = str(problem).strip().splitlines()[0].rstrip(".")
         raise UserError(f"{path}: pyarrow cannot read the column {name!r}: {reason}. Leave it out.") from problem
-    return found
+    return [None if one is None else float(one) for one in found] if short else found
 
 
 def _named(metadata: Mapping[bytes, bytes]) -> dict[str, list[str]]:

@@ -8,7 +8,6 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
-from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from tunescope.data.conversations import FIELDS, is_conversation, why_not
@@ -132,17 +131,17 @@ def _separated(row: Mapping[str, Any]) -> str:
     return f" Fields of a .csv are separated by commas, and not by {apart!r}: save it so, or as .tsv." if apart else ""
 
 
-def check_characters(values: Mapping[str, Any], path: Path, line: int) -> None:
+def check_characters(values: Mapping[str, Any], where: str) -> None:
     """NUL and halves of surrogate pairs come through JSON escapes and break tokenizers: refuse them here."""
     for field, found in values.items():
-        for text in (field, *_texts(found)):
+        for text in (str(field), *_texts(found)):
             if HALVES.search(text):
                 raise UserError(
-                    f"{path} line {line}: {field!a} holds half of a surrogate pair (\\ud800 to \\udfff), "
+                    f"{where}: {field!a} holds half of a surrogate pair (\\ud800 to \\udfff), "
                     "which is no character. Remove it from the row."
                 )
             if "\0" in text:
-                raise UserError(f"{path} line {line}: {field!a} holds a NUL character. Remove it from the row.")
+                raise UserError(f"{where}: {field!a} holds a NUL character. Remove it from the row.")
 
 
 def _texts(found: Any) -> Iterator[str]:

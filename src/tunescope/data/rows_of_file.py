@@ -56,7 +56,7 @@ def file_rows(path: Path) -> list[dict[str, Any]]:
         found = parse(text_of(path), path)
     rows: list[dict[str, Any]] = []
     for line, values in found:
-        check_characters(values, path, line)
+        check_characters(values, f"{path} line {line}")
         rows.append(Row(values, path.name, line))
     if not rows:
         raise UserError(f"{path} has no rows. Give a file with at least one row.")

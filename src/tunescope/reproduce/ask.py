@@ -63,7 +63,7 @@ class Ask:
         Option("for the same: auto, the model's layers spread over this machine's GPUs, as in `compare`."),
     ] = ""
     gradient_checkpointing: Annotated[
-        bool, Option("for the same: keep little of each layer for the backward pass; no number changes.")
+        bool, Option("for the same: keep little of each layer for the backward pass, as in `compare`.")
     ] = False
     lines: Annotated[
         tuple[str, ...],

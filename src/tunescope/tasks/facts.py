@@ -149,7 +149,8 @@ def _part(
     inputs = [len(item.input_ids) for item in items]
     targets = [len(item.target_ids) for item in items]
     together = model_kind == "decoder"  # prompt and answer share the positions; the last token is never fed
-    answers = [most or target for target in targets] if together else targets
+    longest = _longest(task, items, tokenizer, model_kind)
+    answers = [most or length for length in longest] if together else longest
     taken = [a + b - 1 if together else max(a, b) for a, b in zip(inputs, answers, strict=True)]
     texts = [[value(row, name, index) for name in task.fields()] for index, row in enumerate(rows)]
     mark, written = _marks(tokenizer), list(_written(task, rows, items, tokenizer))
@@ -168,6 +169,12 @@ def _part(
         ended=_found(n for n, (ended, _) in zip(lines, written, strict=False) if ended),
         unlike=_found(n for n, (_, unlike) in zip(lines, written, strict=False) if unlike),
     )
+
+
+def _longest(task: Task, items: Sequence[Encoded], tokenizer: PreTrainedTokenizerBase, model_kind: str) -> list[int]:
+    """The tokens of each row's answer; where each of several is read behind the row, those of the longest."""
+    words = task.word_ids(tokenizer, model_kind).values() if isinstance(task, Labelled) and task.in_words else ()
+    return [max(map(len, (item.target_ids, *words, *getattr(item, "tokens", ())))) for item in items]
 
 
 def _written(

@@ -30,8 +30,8 @@ class Classification(Labelled):
     """One of K labels a row.
 
     ``words`` maps each label to the word that stands for it; left empty, ``prepare`` takes the labels of the
-    training rows, each its own word. It sorts them. ``by="words"`` compares log p(word | filled template), all tokens
-    of the word counted; ``by="head"`` asks an encoder with a classification head. White space around labels goes.
+    training rows, each its own word, sorted. ``by="words"`` compares log p(word | filled template), all its tokens
+    counted; ``by="head"`` asks an encoder with a classification head. White space around labels and words goes.
     ``prior`` is what each label's probability is divided by before they are compared (`tasks.answers.calibration`).
 
     ``{mask}`` in the template is the place of the answer. A masked language model answers nowhere else, with one token
@@ -54,13 +54,12 @@ class Classification(Labelled):
     metric = "accuracy"
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "words", {label: word.strip() for label, word in self.words.items()})
         chats.check_chat(self)
         if self.by not in ("words", "head"):
             raise UserError(f"Classification(by={self.by!r}): allowed are 'words' and 'head'. Type: by='words'")
         if self.by == "head" and mask.halves(self.template) is not None:
-            raise UserError(
-                f"Template {self.template!r} has {{mask}}, and by='head' answers with no word. Take it out."
-            )
+            raise UserError(f"Template {self.template!r} has {{mask}}, which by='head' has no use for. Take it out.")
         if self.prior and (set(self.prior) != set(self.words) or min(self.prior.values()) <= 0 or self.by == "head"):
             raise UserError(
                 f"Classification(prior={dict(self.prior)}): a prior is a number above 0 for each label word, of "
