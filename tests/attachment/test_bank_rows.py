@@ -239,3 +239,21 @@ def test_a_family_that_puts_the_length_before_the_rows_has_no_bank(family: str) 
     model = zoo(family)
     with pytest.raises(ts.UserError, match="computes attention by itself"):
         ts.attach(model, ts.Bank({"a": ts.LoRA(rank=2, sites=("all-linear",))}))
+
+
+@torch.no_grad()
+def test_two_deltas_of_one_row_keep_their_order_beside_a_row_whose_second_is_of_their_kind() -> None:
+    """Row a has an adapter second; those of row b are adapters both, and neither commutes with the other."""
+    model, site = tiny.make("gpt2"), "sites=ffn.out"
+    arms = {
+        "a": f"lora:rank=2,{site}+adapter:bottleneck=3,{site}",
+        "b": f"adapter:bottleneck=3,{site}+adapter:bottleneck=3,{site}",
+    }
+    members = {name: tiny.away(model, arm, seed, by=1.0) for seed, (name, arm) in enumerate(arms.items())}
+    ids = tiny.ids(2)
+    with ts.attach(model, ts.Bank(members)):
+        together = model(ids, rows=["a", "b"]).logits
+    for index, name in enumerate("ab"):
+        with ts.attach(model, *members[name]):
+            alone = model(ids[index : index + 1]).logits
+        torch.testing.assert_close(together[index : index + 1], alone, rtol=0, atol=1e-12)

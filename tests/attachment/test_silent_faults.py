@@ -305,12 +305,19 @@ def test_an_adapter_behind_t5s_map_in_float32_where_the_rest_is_in_half():
     model = tiny.make("t5", dtype=torch.float16)
     for block in (*model.encoder.block, *model.decoder.block):
         block.layer[-1].DenseReluDense.wo.float()
+    given = {"input_ids": IDS, "decoder_input_ids": IDS}
     with ts.attach(model, ts.Adapter(2)) as tuned:
-        given = {"input_ids": IDS, "decoder_input_ids": IDS}
         before = model(**given).logits
         for value in tuned.parameters():
             value.add_(0.1)
-        assert (model(**given).logits - before).abs().max() > 0
+        changed = model(**given).logits - before
+    whole = tiny.make("t5", dtype=torch.float32)
+    whole.load_state_dict({name: value.float() for name, value in model.state_dict().items()})
+    bare = whole(**given).logits
+    with ts.attach(whole, *tuned.artifacts):
+        wanted = whole(**given).logits - bare
+    assert wanted.abs().max() > 0.05
+    torch.testing.assert_close(changed.float(), wanted, rtol=0, atol=0.02)
 
 
 @torch.no_grad()

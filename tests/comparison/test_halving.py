@@ -9,7 +9,7 @@ import tinyrun
 from safetensors.torch import load_file
 
 import tunescope as ts
-from tunescope.comparison import pilot
+from tunescope.comparison import halving, pilot
 from tunescope.comparison.comparison import compare
 from tunescope.tasks.kinds.classification import Classification
 from tunescope.trial import rates
@@ -142,3 +142,15 @@ def test_a_pilot_has_short_trials_already() -> None:
     with pytest.raises(ts.UserError, match="--halving has no effect in a pilot"):
         pilot.piloted(plan(3))
     assert command(plan(3)).count("--halving") == 1
+
+
+def test_of_rates_with_one_score_the_one_with_the_lower_loss_at_the_rung_goes_on() -> None:
+    """What it had before, and what a run that was gone on with had after, is not asked."""
+    losses = {"ahead early": (1.0, 3.0, 0.0), "ahead now": (2.0, 1.5, 9.0)}
+    merits = {
+        name: halving._merit(
+            {"curve": [{"step": 5 * at, "dev": 0.5, "loss": loss} for at, loss in enumerate(every, 1)]}, 10
+        )
+        for name, every in losses.items()
+    }
+    assert max(merits, key=merits.__getitem__) == "ahead now" and merits["ahead now"] == (0.5, -1.5)

@@ -10,7 +10,7 @@ from typing import ClassVar
 import pytest
 import tinyrun
 
-from tunescope.comparison import comparison, logger, procedure
+from tunescope.comparison import comparison, events, logger, procedure
 from tunescope.comparison.events import Begun, Place, safe
 from tunescope.errors import UserError
 from tunescope.system import plugins
@@ -95,7 +95,8 @@ def test_a_logger_is_told_of_every_run_its_curve_and_the_verdict_whoever_runs_it
     assert {one.place.arm for one in between if type(one).__name__ == "Step"} == {"lora:rank=2"}
     assert (last.answer, last.best) == (found.results["verdict"]["answer"], found.results["best"]["arm"])
     assert last.scores["lora:rank=2"] == (runs["lora:rank=2"]["score"], *runs["lora:rank=2"]["interval"])
-    assert last.artifact is None or last.artifact == tmp_path / "run" / "best"
+    kept = found.results["best"]["path"]
+    assert last.artifact == (tmp_path / "run" / kept if kept else None)
 
 
 def test_events_cannot_be_changed(material, recorder, tmp_path):
@@ -258,3 +259,10 @@ def test_trackio_keeps_its_database_here(done, monkeypatch, tmp_path):
     assert losses == {point["step"]: pytest.approx(point["loss"]) for point in run["curve"]}
     last = next(one for one in logs if "verdict" in one)
     assert last["lora_rank_2/score"] == pytest.approx(arm["score"])
+
+
+def test_the_verdict_s_event_has_the_best_arm_s_artifact_where_there_is_one(tmp_path):
+    results = {"arms": [], "verdict": {"answer": "undecided", "sentences": []}}
+    for path, wanted in (("best", tmp_path / "best"), (None, None)):
+        event = events.concluded(tmp_path, results | {"best": {"arm": "lora", "path": path}})
+        assert (event.best, event.artifact) == ("lora", wanted)

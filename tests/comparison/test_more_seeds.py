@@ -55,8 +55,7 @@ def test_where_time_is_up_no_seeds_are_added_which_is_told_and_a_resume_goes_on(
     found = comparison.resume(folder, minutes=1e-9, quiet=True).results
     assert found["protocol"]["looks"] == {"planned": [3, 6], "at": 3, "deciding": [], "out_of_time": 1e-9}
     assert all(len(arm["runs"]) <= 3 for arm in found["arms"])
-    if found["verdict"]["run"]:
-        assert found["verdict"]["run"].endswith("no more seeds could be run: `tunescope resume RUN` goes on with them.")
+    assert found["verdict"]["run"].endswith("no more seeds could be run: `tunescope resume RUN` goes on with them.")
 
     more = comparison.resume(folder, quiet=True).results
     assert more["protocol"]["looks"]["at"] == 6
@@ -185,3 +184,10 @@ def test_of_equal_development_scores_the_lower_training_loss_decides():
 
     results = {"task": {"metric": "accuracy"}, "arms": [arm("soft", 0.01), arm("prefix", 0.001), arm("infix", 0.1)]}
     assert interim_looks.best_of_each(results) == ["prefix"]
+
+
+def test_what_is_kept_for_the_page_is_left_when_seeds_are_added(monkeypatch):
+    monkeypatch.setattr(interim_looks.time, "monotonic", lambda: 100.0)
+    clock = interim_looks.Clock(start=40.0, workers=2, kept=15.0)
+    arms = [arm_of(5.0), arm_of(10.0)]  # 45 s for 3 seeds, as above, and 15 s behind them
+    assert clock.allows(2.0, arms, 3) and not clock.allows(1.99, arms, 3)

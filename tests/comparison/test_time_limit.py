@@ -317,3 +317,23 @@ def test_the_digest_is_of_the_question_and_not_of_what_changes_no_number() -> No
     plan = asked(model="m", data={"train": "d"})
     assert time_limit.digest(plan) == time_limit.digest(replace(plan, minutes=3.0, margin=0.01))
     assert time_limit.digest(plan) != time_limit.digest(replace(plan, trials=2))
+
+
+def test_what_was_quicker_than_timed_promises_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [100.0]
+    monkeypatch.setattr(deadline.time, "monotonic", lambda: now[0])
+    jobs = [
+        SimpleNamespace(
+            id=name, arm=SimpleNamespace(arm=SimpleNamespace(name="soft")), steps=60, until=None, test=False
+        )
+        for name in "abc"
+    ]
+    found = deadline.Deadline(asked(), end=100.0 + 100.0, costs={"soft": SOFT}, sizes=SIZES)  # a run is 63 s
+
+    def stopped(_jobs: Any, _together: int) -> dict[str, Any]:
+        now[0] += 7.0
+        return {}
+
+    found.timed(stopped)(jobs[:1], 1)
+    assert found.slower == 1.0
+    assert found.allows(jobs[1:2]) and not found.allows(jobs[1:])  # 93 s are left

@@ -126,3 +126,10 @@ def test_the_stored_copies_have_the_rows_that_they_should():
     assert {part: len(rows) for part, rows in found.items()} == {"dev": 500, "test": 1500}
     assert {part: len({row["input"] for row in rows}) for part, rows in found.items()} == {"dev": 500, "test": 500}
     assert len(corpus(f"xsum:{made.SHARED / 'xsum'}")["test_1k"]) == 1000
+
+
+def test_clutter_of_a_page_goes_whatever_blanks_stand_around_it(tmp_path):
+    ids(tmp_path, train=["12"])
+    article = ARTICLE.replace("Twitter\n", "  Twitter \n").replace("Share this with\n", "Share this with\r\n")
+    made.put(tmp_path / "bbc-summary-data/12.summary", article)
+    assert corpus(f"xsum:{tmp_path}")["train"] == [ROW]

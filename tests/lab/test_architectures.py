@@ -1,5 +1,6 @@
 """Every architecture of the lab is built, saved and loaded by transformers' own classes, and begins to learn."""
 
+import math
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from tunescope.errors import UserError
 from tunescope.lab.worlds.architectures import ARCHITECTURES, INITIAL, Body, new_model
 from tunescope.lab.worlds.bases import Base, pretrained
 from tunescope.lab.worlds.curriculum import WORDS, WORLD, Curriculum
-from tunescope.lab.worlds.pretrain import train
+from tunescope.lab.worlds.pretrain import cosine, train
 from tunescope.lab.worlds.sights import sight_loss
 from tunescope.lab.worlds.vocabulary import tokenizer_for
 
@@ -88,3 +89,9 @@ def test_of_two_makers_of_one_base_the_first_one_s_stays(
     folder = pretrained(small("gpt2"))
     assert (folder / "MANIFEST.json").read_text() == ("theirs" if left == "whole" else "mine")
     assert [path.name for path in folder.parent.iterdir()] == [folder.name]
+
+
+def test_the_rate_rises_over_a_twentieth_and_falls_by_half_a_cosine_to_nothing() -> None:
+    assert [cosine(step, 100) for step in (0, 2, 4, 5)] == [0.2, 0.6, 1.0, 1.0]
+    assert cosine(5 + 95 // 5 * 2, 100) == pytest.approx((1 + math.cos(0.4 * math.pi)) / 2)
+    assert cosine(100, 100) == pytest.approx(0, abs=1e-12)

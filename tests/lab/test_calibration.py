@@ -169,7 +169,8 @@ def test_a_rate_s_cell_is_the_mean_share_over_worlds_and_the_first_is_counted() 
         ({"world": 7, "arm": "lora"}, {"chance": 0.0, "tried": [[0.001, 0.1], [0.01, 0.4], [0.1, 0.5]]}),
         ({"world": 7, "arm": "bias"}, {"chance": 0.0, "tried": [], "reason": "no biases"}),
     ]
-    assert [came_of(unit, outcome) for unit, outcome in found]  # what is said of a piece as it ends
+    said = ["world 6, arm lora", "world 7, arm lora", "world 7, arm bias: no biases"]
+    assert [came_of(unit, outcome) for unit, outcome in found] == said  # of a piece as it ends
     table = learning_rates.table({"arms": ["lora", "bias"]}, found)
     row = dict(zip(table.columns, table.rows[0][1], strict=True))
     assert [row[rate].mean for rate in ("0.001", "0.01", "0.1")] == pytest.approx([0.3, 0.7, 0.25])

@@ -90,7 +90,7 @@ def test_transformers_says_nothing_while_it_is_made_and_is_as_before_behind(tmp_
     assert said == [] and log.level == level
 
 
-def test_what_is_cut_off_is_gone_on_from(tmp_path, monkeypatch):
+def test_what_is_cut_off_is_gone_on_from(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(masked_decoder, "SAVE_EVERY", 0.0)
 
     def cut(now):
@@ -108,6 +108,7 @@ def test_what_is_cut_off_is_gone_on_from(tmp_path, monkeypatch):
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
     with pytest.raises(SystemExit):
         asked(tmp_path, monkeypatch, "--steps", "9")
+    assert f"--out {tmp_path / 'out'} is there already" in capsys.readouterr().err
 
 
 def test_a_folder_without_a_model_is_told_in_a_line(tmp_path, capsys, monkeypatch):

@@ -615,3 +615,30 @@ def test_positions_that_begin_as_zeros_learn_alike_and_those_of_noise_do_not() -
             moved = [one.detach() for one in tuned.parameters()]
             assert max(one.abs().max() for one in moved) > 0.1
             assert any((one - one[:, :1]).abs().max() > 1e-6 for one in moved) is apart
+
+
+@pytest.mark.parametrize("spec", [ts.Infix(length=200), ts.Prefix(length=200, init_from="noise")], ids=str)
+def test_what_begins_as_noise_is_at_the_scale_of_the_model_s_own_keys_and_values(spec: Any) -> None:
+    model = tiny.make("llama")
+    (artifact,) = initialised(model, [spec], None, 0)
+    with torch.no_grad():
+        cache = model(tiny.ids(8, 20), use_cache=True).past_key_values
+    for index, layer in enumerate(cache.layers):
+        for which, own in (("key", layer.keys), ("value", layer.values)):
+            begun = artifact.tensors[f"decoder.{index}.self.{which}"]
+            assert float(begun.std() / own.std()) == pytest.approx(1, abs=0.2), (index, which)
+
+
+def test_a_prefix_s_network_begins_as_torch_begins_its_layers() -> None:
+    """nn.Embedding: N(0, 1); nn.Linear: weights uniform within one over the root of what enters; biases here 0."""
+    model = tiny.make("gpt2")
+    (artifact,) = initialised(model, [ts.Prefix(length=40, mlp=50)], None, 0)
+    width = model.config.hidden_size
+    for name, value in artifact.tensors.items():
+        if name.endswith("embedding"):
+            assert float(value.std()) == pytest.approx(1, abs=0.1)
+        elif name.endswith("_bias"):
+            assert not value.any()
+        else:
+            edge = (width if name.endswith(".down") else 50) ** -0.5
+            assert 0.95 * edge < value.abs().max() <= edge

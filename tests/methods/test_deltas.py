@@ -222,10 +222,11 @@ def test_biases_by_other_names_are_biases_and_are_trained(family: str, named: se
 @pytest.mark.parametrize("family", ["gpt2", "llama", "t5"])
 def test_full_takes_every_name_that_the_model_itself_lists(family: str) -> None:
     model = tiny.make(family)
-    for name, itself in list(model.named_parameters()):
+    own = dict(model.named_parameters())
+    for name, itself in own.items():
         with ts.attach(model, ts.Full(only=(name,))) as tuned:
             assert [leaf.shape for leaf in tuned.parameters()] == [itself.shape]
-            changed = {listed for listed, now in model.named_parameters() if now is not itself and listed == name}
+            changed = {listed for listed, now in model.named_parameters() if now is not own[listed]}
         assert changed == {name}
 
 
@@ -501,3 +502,16 @@ def test_a_change_that_lies_on_another_device_than_the_model_is_merged(arm: str)
     artifacts = initialised(model, parse(arm), None, 0)
     ts.merge(model.to("meta"), *artifacts)  # torch refuses to add tensors of two devices, and meta is one
     assert {parameter.device.type for parameter in model.parameters()} == {"meta"}
+
+
+@torch.no_grad()
+def test_a_gain_without_a_shift_is_merged_into_a_map_without_a_bias() -> None:
+    model = tiny.make("llama")
+    (artifact,) = tiny.away(model, "lora:rank=2,gain=true")
+    for name, value in artifact.tensors.items():
+        if name.endswith(":shift"):
+            value.zero_()
+    given = tiny.batch(model)
+    with ts.attach(model, artifact):
+        expected = tiny.output(model, given)
+    torch.testing.assert_close(tiny.output(ts.merge(model, artifact), given), expected, rtol=0, atol=1e-12)

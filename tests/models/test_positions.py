@@ -1,5 +1,6 @@
 """A context never pushes the text past the model's last position: that is refused, and what still fits is not."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -7,7 +8,7 @@ import tiny
 import torch
 
 import tunescope as ts
-from tunescope.models.positions import check_room, first_position, shifted
+from tunescope.models.positions import check_rescaled, check_room, first_position, recounted, shifted
 
 LIMIT, N = 64, 10  # positions of the small models, and how many of them the contexts here take
 LEARNED = ["gpt2", "opt", "bert", "roberta"]  # torch itself stops these past their table of positions
@@ -101,3 +102,31 @@ def test_positions_that_the_caller_gives_past_the_last_are_refused(family: str) 
         )
         with pytest.raises(ts.UserError, match=told):
             tiny.output(model, given | {"position_ids": given["position_ids"] + 1})
+
+
+def test_positions_that_begin_before_their_cache_stay_as_they_are_given() -> None:
+    """Counting every column from a number below zero is not what a caller of padded rows means."""
+    cache = SimpleNamespace(get_seq_length=lambda: 4)
+    given = {"input_ids": tiny.ids(1, 3), "position_ids": torch.tensor([[0, 1, 2]]), "past_key_values": cache}
+    mask = torch.tensor([[0, 0, 1, 1, 1, 1, 1]])
+    assert recounted(given, mask)["position_ids"].tolist() == [[0, 1, 2]]
+    columns = given | {"position_ids": torch.tensor([[4, 5, 6]])}
+    assert recounted(columns, mask)["position_ids"].tolist() == [[2, 3, 4]]
+
+
+def test_of_layers_that_rescale_positions_the_first_to_do_so_is_the_limit() -> None:
+    kinds = {
+        "full_attention": {"rope_type": "dynamic"},
+        "sliding_attention": {
+            "rope_type": "longrope",
+            "original_max_position_embeddings": 16,
+            "short_factor": [1.0],
+            "long_factor": [2.0],
+        },
+        "other": {"rope_type": "default"},
+    }
+    config = SimpleNamespace(rope_parameters=kinds, max_position_embeddings=LIMIT)
+    model = SimpleNamespace(config=SimpleNamespace(get_text_config=lambda: config))
+    check_rescaled(model, 16, None)
+    with pytest.raises(ts.UserError, match="otherwise from 17 tokens on"):
+        check_rescaled(model, 17, None)

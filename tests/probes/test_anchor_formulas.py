@@ -126,3 +126,10 @@ def test_the_axis_of_r_l_goes_as_far_as_layers_below_chance_take_it():
     assert (curves.low, curves.high) == (-1.0, 1.5)
     (curves,) = finding([round | {"auc": [0.6, 0.9, 0.5], "cumulative": [0.2, 1.0, 1.0]}]).pictures
     assert (curves.low, curves.high) == (0.0, 1.0)
+
+
+def test_two_pairs_of_classes_are_too_few_for_a_rank_correlation():
+    predicted = torch.tensor([[1, 0.1, 0.5], [0.1, 1, 0.9], [0.5, 0.9, 1]])
+    unknown = predicted.clone()
+    unknown[1, 2] = unknown[2, 1] = float("nan")  # a class without rows
+    assert math.isnan(rank_correlation(predicted, unknown))

@@ -42,3 +42,12 @@ def test_the_bias_lies_in_the_span_of_the_prefix_values_in_every_module(family):
         assert got.outside.max() <= 1e-12, name
         assert (got.rank <= 3).all() and (got.span == 3).all(), name
         assert ((got.effective_rank >= 1) & (got.effective_rank <= got.rank + 1e-9)).all(), name
+
+
+def test_ranks_are_those_of_the_directions_whatever_the_scale():
+    g = torch.Generator().manual_seed(0)
+    values = torch.randn(2, 3, 7, generator=g, dtype=torch.float64)
+    bias = torch.rand(2, 13, 3, generator=g, dtype=torch.float64) @ values
+    for scale in (1e-12, 1.0, 1e12):  # in large ones rounding alone is above 1e-10
+        got = subspace(scale * bias, scale * values)
+        assert (got.rank.tolist(), got.span.tolist()) == ([3, 3], [3, 3])

@@ -94,7 +94,10 @@ def test_a_folder_without_runs_and_another_s_index_are_refused(folder, tmp_path)
     with pytest.raises(UserError, match="is not an index of runs; move it away"):
         index.write(folder)
     (folder / "index.html").unlink()
-    assert index.write(folder) == index.write(folder)  # its own is replaced
+    path = index.write(folder)
+    whole = path.read_bytes()
+    path.write_bytes(whole + b"<!-- of yesterday -->")
+    assert index.write(folder) == path and path.read_bytes() == whole  # its own is replaced
 
 
 @pytest.mark.parametrize("poison", HOSTILE, ids=range(len(HOSTILE)))

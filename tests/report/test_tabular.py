@@ -132,3 +132,11 @@ def test_a_notebook_has_the_answer_and_every_arm_and_no_script():
     assert text.startswith("Weights needed.") and all(name in text for name in RAW) and "runs/x/report.html" in text
     assert text.count(UNCORRECTED) == 1
     assert "<script" not in html and "<style" not in html and "needs 19.2 GiB" in text
+
+
+def test_a_difference_is_the_same_whichever_arm_of_its_pair_is_named_first():
+    turned = example()
+    for pair in turned["comparisons"]:
+        low, high = pair["interval"]
+        pair |= {"a": pair["b"], "b": pair["a"], "difference": -pair["difference"], "interval": [-high, -low]}
+    assert tabular.rows(turned) == tabular.rows(RESULTS)

@@ -112,3 +112,14 @@ def test_too_few_long_texts_are_refused_with_their_number(tmp_path):
     ask = Ask("prompt-likelihood", quick=True, model=model, data=stories(tmp_path / "texts.jsonl", 39))
     with pytest.raises(ts.UserError, match="39 texts of 40 words or more; at least 40 are needed"):
         prompt_likelihood.work(prompt_likelihood.settings(ask), {"method": "none"})
+
+
+def test_prompts_that_are_parts_of_a_name_are_counted_on_their_own_model_and_on_the_others():
+    settings = {"seeds": 1, "world": {"skills": ("a",)}, "passes": 10}
+    part = {"whole": False, "exact": {"found": [0.25, 0.75, 1.0]}}
+    other = {"whole": False, "exact": {"found": [0.5, 0.125, 0.0]}}
+    whole = {"whole": True, "exact": {"found": [1.0, 1.0, 1.0]}}
+    found = [({"source": 1}, part), ({"source": 0}, other), ({"source": 2}, whole)]
+    told = prompt_transfer._notes(settings, found)[2]
+    assert told.startswith("Of 3 found prompts 1 are the whole name, which every model was taught. The other 2 are")
+    assert told.endswith("right in 0.625 of the rows of their own model and in 0.344 of the others'.")

@@ -240,7 +240,7 @@ def test_settings_of_another_corpus_than_the_published_one_are_told(tmp_path):
         assert (told in corpus_line.notes(settings)) == (protocol == "paper")
     xsum = f"xsum:{stored(tmp_path / 'xsum', document='the film {}', summary='film')}"
     settings = find("prefix-main").settings(Ask("prefix-main", "paper", model=folder, data=xsum))
-    assert not any("Nothing was published" in note for note in corpus_line.notes(settings))
+    assert not any("nothing published is known" in note for note in corpus_line.notes(settings))
     assert any(
         "(5e-05 of full tuning)" in note
         for note in corpus_line.notes({**settings, "course": settings["course"] | {"full": 5e-5}})

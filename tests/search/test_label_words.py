@@ -311,3 +311,12 @@ def test_in_a_recurrent_decoder_a_row_s_words_do_not_hang_on_the_other_rows():
     alone = [asked.model(input_ids=torch.tensor([row.input_ids])).logits[0, -1].log_softmax(-1) for row in encoded]
     got = label_words._scores(asked, encoded, [7, 8, 9])
     torch.testing.assert_close(got, torch.stack(alone)[:, [7, 8, 9]].double(), rtol=0, atol=1e-9)
+
+
+def test_training_rows_of_a_class_are_drawn_by_the_seed_and_from_all_of_them():
+    given = [SimpleNamespace(label=number % 2, at=number) for number in range(400)]
+    drawn = [[row.at for row in label_words._drawn(given, 2, 20, seed)] for seed in (0, 0, 1)]
+    assert drawn[0] == drawn[1] != drawn[2] and all(one == sorted(one) for one in drawn)
+    for one in drawn:
+        assert [sum(at % 2 == label for at in one) for label in (0, 1)] == [20, 20]
+        assert max(one) > 200  # and not the first ones

@@ -190,3 +190,12 @@ def test_as_many_passes_as_are_asked_for_suffice():
 def test_of_equal_scores_a_loss_that_is_no_number_is_the_last():
     one, other = (loop.Scored("a", 0.5, loss) for loss in (float("nan"), 9.0))
     assert max([one, other], key=lambda each: each.rank) is max([other, one], key=lambda each: each.rank) is other
+
+
+def test_development_rows_are_drawn_from_all_of_them(monkeypatch):
+    """Files are often sorted by label, so that the first rows would be of one."""
+    given = bench()
+    monkeypatch.setattr(type(given), "encoded", lambda *_args, **_keywords: [None] * 1000)
+    chosen = loop._dev_rows(given, 10**6)
+    assert chosen == sorted(set(chosen)) and len(chosen) == 256
+    assert all(any(start <= row < start + 100 for row in chosen) for start in range(0, 1000, 100))

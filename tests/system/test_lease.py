@@ -158,3 +158,19 @@ def test_a_lock_of_a_number_that_another_process_has_now_is_nobody_s(tmp_path: P
         assert held and held["pid"] == os.getpid()
     files.put_json(tmp_path / "LOCK", held | {"began": held["began"] - 100})
     assert lock.holder(tmp_path) is None
+
+
+def test_a_lease_that_one_look_does_not_find_is_not_lost_for_it_may_be_being_put_back(tmp_path, monkeypatch):
+    looks, losses, plain = [], [], lease.holder
+
+    def gone_once(path):
+        looks.append(path)
+        return None if len(looks) == 3 else plain(path)
+
+    monkeypatch.setattr(lease, "BEAT", 0.01)
+    monkeypatch.setattr(lease, "holder", gone_once)
+    with lease.held(tmp_path / "lease", dead=lambda: tmp_path / "dead", lost=lambda: losses.append(1)) as has:
+        until = time.monotonic() + 20
+        while len(looks) < 8 and time.monotonic() < until and not losses:
+            time.sleep(0.01)
+        assert has and not losses and len(looks) >= 8

@@ -95,6 +95,7 @@ def cfs(group, quota, period=100000):
         (SELF_2 | {"sys/fs/cgroup/cpu.max": "210000 100000"}, 3),
         (SELF_2 | {"sys/fs/cgroup/a/b/cpu.max": "50000 100000"}, 1),
         (SELF_2 | {"sys/fs/cgroup/a/cpu.max": "100000 50000", "sys/fs/cgroup/a/b/cpu.max": "max 100000"}, 2),
+        (SELF_2 | {"sys/fs/cgroup/a/cpu.max": "400000 100000", "sys/fs/cgroup/a/b/cpu.max": "100000 100000"}, 1),
         (SELF_2 | {"sys/fs/cgroup/cpu.max": "100000"}, None),
         (SELF_1 | cfs("", -1), None),
         (SELF_1 | cfs("", 150000), 2),

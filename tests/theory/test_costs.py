@@ -387,3 +387,15 @@ def test_what_cannot_be_is_refused_in_a_line(wrong, says):
         wrong()
     assert str(problem.value).startswith(says)
     assert "\n" not in str(problem.value)
+
+
+def test_checkpointed_layers_are_reduced_over_devices_a_third_time():
+    """Twice a layer forward, twice forward again, twice backward (Shoeybi et al. 2019, section 3)."""
+    link = replace(PLAIN, devices=4, link=10.0, latency=2.0)
+    lora, batch = Method("lora", 3, ("attn.q",)), Batch(2, 8, 2)
+    for saving, passes in ((False, 2), (True, 3)):
+        asked = replace(batch, checkpointing=saving)
+        moved = training.moved(lora, TINY, asked) + 4 * training.UPDATE_PASSES * methods.trained(lora, TINY)
+        own = link.seconds(training.operations(lora, TINY, asked), moved)
+        reduced = training.seconds(lora, TINY, asked, link) - own
+        assert reduced == pytest.approx(TINY.layers * 2 * passes * link.all_reduce(2 * 8 * 6 * 4))

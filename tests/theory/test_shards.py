@@ -43,3 +43,11 @@ def test_a_step_waits_for_the_slower_of_work_and_gathering() -> None:
 def test_full_tuning_is_refused() -> None:
     with pytest.raises(UserError, match="shards a frozen model"):
         shards.memory(Method("full"), SHAPE, Batch(8, 16, 8), 4)
+
+
+def test_a_soft_prompt_gathers_the_weights_twice_for_it_is_run_by_itself() -> None:
+    batch, soft = Batch(8, 16, 8), Method("soft", 5)
+    machine = Machine("m", 1e9, 0.5, 1e9, 0.5, 1e9, 1e9, devices=4, link=1e3)
+    gathered = 2 * 2 * 2 * SHAPE.parameters * 3 / 4 / 1e3
+    reduced = 2 * 3 / 4 * 4 * 5 * 64 / 1e3
+    assert shards.seconds(soft, SHAPE, batch, machine) == pytest.approx(gathered + reduced)

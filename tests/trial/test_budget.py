@@ -1,5 +1,6 @@
 """Counts by arithmetic, the published ones, and sizes that meet a budget."""
 
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
@@ -155,3 +156,12 @@ def test_a_size_that_no_memory_holds_is_refused_before_it_is_made(monkeypatch: p
     stored = count(model, parse(arm.text)).stored
     with pytest.raises(ts.UserError, match=rf"{stored:,} parameters take 36 GB, and there are 1 GB of memory to take"):
         sized(arm, parse(arm.text), [{"length"}], model, None)
+
+
+@pytest.mark.parametrize(("most", "fits"), [(4, True), (3.9, False)])
+def test_a_parameter_takes_four_bytes_of_memory(most: float, fits: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, arm = tiny.make("gpt2"), Arm("prefix", "prefix:length=5")
+    stored = count(model, parse(arm.text)).stored
+    monkeypatch.setattr(machine, "free_memory", lambda: int(most * stored))
+    with nullcontext() if fits else pytest.raises(ts.UserError, match=rf"^{stored:,} parameters take 0 GB"):
+        assert sized(arm, parse(arm.text), [{"length"}], model, None)[1] == f"{stored:,}, size as typed"

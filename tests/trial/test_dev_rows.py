@@ -133,3 +133,9 @@ def test_rows_with_one_input_and_several_references_are_one_question(tmp_path: P
     assert [arm["status"] for arm in found.results["arms"]] == ["done", "done"]
     told = "while a run trains 32 of the 36 development rows are scored, at its end all"
     assert found.results["protocol"]["early_stopping"].endswith(told)
+
+
+def test_the_rows_left_over_go_to_the_labels_that_lack_most_of_their_share() -> None:
+    labels = ["a"] * 50 + ["b"] * 30 + ["c"] * 20
+    some = dev_rows.drawn([f"row {number}" for number in range(100)], labels, 44)
+    assert Counter(labels[row] for row in some) == {"a": 22, "b": 13, "c": 9}  # of 22, 13.2 and 8.8

@@ -348,3 +348,15 @@ def test_the_stream_can_be_entered_at_any_step(start):
     for _ in range(start):
         next(whole)
     assert [next(whole) for _ in range(11)] == [next(late) for _ in range(11)]
+
+
+def test_the_second_epoch_of_a_seed_is_no_epoch_of_the_next_seed():
+    lengths = [(row * 7919) % 53 for row in range(1003)]
+    orders = [batches(lengths, 8, seed, epoch) for seed in range(4) for epoch in range(4)]
+    assert all(one != other for at, one in enumerate(orders) for other in orders[:at])
+
+
+def test_a_run_that_is_scored_once_has_the_loss_of_its_last_half():
+    every = losses(train(problem(), PLAIN, seed=3))
+    (last,) = losses(train(problem(), replace(PLAIN, eval_every=PLAIN.steps), seed=3))
+    assert last == pytest.approx(sum(every[9:]) / 11, abs=1e-9)  # from step 10 of 20 on
