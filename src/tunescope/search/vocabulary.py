@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tunescope.errors import UserError
-from tunescope.methods.contexts.text import token_ids
+from tunescope.methods.contexts.text import token_ids, words_before
 from tunescope.search.frame import BARE, Frame
 from tunescope.tasks.prompts.label_words import encoded
 from tunescope.tasks.prompts.mask import place
@@ -83,7 +83,7 @@ class Vocabulary:
         """Each text's tokens where it stands; None where they are one with those around, or it does not stand there."""
         whole = [self.frame.around(text) for text in texts]
         again = self.tokenizer(whole, add_special_tokens=False, verbose=False)["input_ids"] if texts else []
-        front = _plain(self.tokenizer, self.frame.before)  # without the tokenizer's own, which is not added here
+        front = (*words_before(self.tokenizer, self.frame.before),)  # without the tokenizer's own, not added here
         found: list[Ids | None] = []
         for text, one in zip(texts, map(tuple, again), strict=True):
             own = one[len(front) : len(one) - len(self.end)]

@@ -12,6 +12,8 @@ from torch import Tensor
 from tunescope.errors import UserError
 from tunescope.methods.artifact import Base, Params, TokenContext
 
+WORD = "a"  # one that any tokenizer knows
+
 
 @dataclass(frozen=True)
 class Text(TokenContext):
@@ -50,10 +52,25 @@ class Text(TokenContext):
 def token_ids(tokenizer: object, text: str) -> list[int]:
     """The text's ids behind what the tokenizer begins a text with, and without its end token.
 
-    That is a start token, as BERT's [CLS], or more: a language in NLLB, two tokens in GLM.
+    That is a start token, as BERT's [CLS], or more: a language in NLLB, two tokens in GLM. White space at the end of
+    the text has the ids that it has in front of a word; see `words_before`.
     """
-    plain: list[int] = tokenizer(text, add_special_tokens=False)["input_ids"]  # type: ignore[operator]
+    plain = words_before(tokenizer, text)
     return [*_front(tokenizer, plain), *plain]
+
+
+def words_before(tokenizer: object, text: str) -> list[int]:
+    """The text's ids as they are in front of a word.
+
+    Of a text that ends in white space these need not be its own: GPT-2's tokenizer has one id for two line ends that
+    nothing follows, and two where a word does. They are its own where the word would take the white space with it.
+    """
+    own: list[int] = tokenizer(text, add_special_tokens=False)["input_ids"]  # type: ignore[operator]
+    if text == text.rstrip():
+        return own
+    word: list[int] = tokenizer(WORD, add_special_tokens=False)["input_ids"]  # type: ignore[operator]
+    both: list[int] = tokenizer(text + WORD, add_special_tokens=False)["input_ids"]  # type: ignore[operator]
+    return both[: -len(word)] if word and both[-len(word) :] == word else own
 
 
 def last_ids(tokenizer: object, text: str, length: int) -> list[int]:
@@ -61,7 +78,7 @@ def last_ids(tokenizer: object, text: str, length: int) -> list[int]:
 
     Raises UserError for a text without tokens.
     """
-    words: list[int] = tokenizer(text, add_special_tokens=False)["input_ids"]  # type: ignore[operator]
+    words = words_before(tokenizer, text)
     start = _front(tokenizer, words)
     if not words:
         raise UserError(f"init_from='demos' begins as the tokens of text={text!r}, which has none.")
@@ -84,8 +101,8 @@ def check_read(name: str, text: str, begin: str | None, starts: Sequence[str]) -
 
 def _front(tokenizer: object, plain: list[int]) -> list[int]:
     """What the tokenizer puts in front of any text; nothing where these ids begin with it already."""
-    word: list[int] = tokenizer("a", add_special_tokens=False)["input_ids"]  # type: ignore[operator]
-    whole: list[int] = tokenizer("a")["input_ids"]  # type: ignore[operator]
+    word: list[int] = tokenizer(WORD, add_special_tokens=False)["input_ids"]  # type: ignore[operator]
+    whole: list[int] = tokenizer(WORD)["input_ids"]  # type: ignore[operator]
     places = range(len(whole) - len(word) + 1)
     front = next((whole[:start] for start in places if whole[start : start + len(word)] == word), [])
     return [] if plain[: len(front)] == front else front

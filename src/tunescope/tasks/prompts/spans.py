@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tunescope.errors import UserError
-from tunescope.methods.contexts.text import token_ids
+from tunescope.methods.contexts.text import WORD, token_ids, words_before
 from tunescope.tasks.prompts.demonstrations import PARTS, Demonstration, joined
 
 if TYPE_CHECKING:
@@ -87,11 +87,14 @@ def _tokens(tokenizer: PreTrainedTokenizerBase, text: str) -> tuple[tuple[int, .
         raise UserError(
             f"{type(tokenizer).__name__} tells no offsets; load the model's fast tokenizer (use_fast=True)."
         )
-    encoded = tokenizer(text, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
-    ids, plain = tuple(token_ids(tokenizer, text)), tuple(encoded["input_ids"])
-    extra = len(ids) - len(plain)
-    assert ids[extra:] == plain
-    return ids, [(0, 0)] * extra + [(int(start), int(stop)) for start, stop in encoded["offset_mapping"]]
+    ids = tuple(token_ids(tokenizer, text))
+    for read in (text + WORD, text):  # in front of a word, where that has none of the text's characters
+        encoded = tokenizer(read, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
+        extra = len(ids) - len(words_before(tokenizer, text))
+        if tuple(encoded["input_ids"][: len(ids) - extra]) == ids[extra:]:
+            break
+    offsets = encoded["offset_mapping"][: len(ids) - extra]
+    return ids, [(0, 0)] * extra + [(int(start), int(stop)) for start, stop in offsets]
 
 
 def _borders(demonstrations: Sequence[Demonstration], start: int) -> list[Border]:
