@@ -70,3 +70,8 @@ def find_family(model_type: str) -> Family | None:
         return None
     family: Family = plugins.load(FOLDER, model_type).FAMILY
     return family
+
+
+def decoders() -> list[str]:
+    """Those of them that are decoders."""
+    return [name for name in family_names() if (family := find_family(name)) and family.kind == "decoder"]

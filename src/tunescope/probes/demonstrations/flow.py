@@ -17,10 +17,10 @@ from tunescope.probes.anchors.round import Round
 from tunescope.probes.anchors.saliency import saliency
 from tunescope.probes.anchors.summary import line, shown
 from tunescope.report.finding import Arcs, Curves, Finding
+from tunescope.tasks.prompts.demonstrations import PARTS
 
 ORDER = 1
 KINDS = ("into label words", "from label words", "elsewhere")
-PARTS = ("prefix", "text", "separator", "label")
 
 
 def measure(round: Round) -> dict[str, Any]:
@@ -76,7 +76,7 @@ def _ends(layers: int) -> tuple[int, int]:
 
 def _names(round: Round) -> list[str]:
     own = [f"{part} {number}" for number in range(1, round.shown + 1) for part in PARTS]
-    return [*own, "query", "answer"]
+    return ["start", *own, "query", "answer"]
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,9 @@ class _Prompt:
             for part in PARTS
         ]
         query, answer = real & (at >= begins[:, None]) & (at < last), (at == last).expand_as(real)
-        nodes = torch.stack([*(F.pad(one, (0, int(apart))) for one in places), query, answer], -1).cpu().double()
+        own = [F.pad(one, (0, int(apart))) for one in places]
+        start = real & (at < begins[:, None]) & ~torch.stack(own).any(0)  # of the tokenizer, and of a chat
+        nodes = torch.stack([start, *own, query, answer], -1).cpu().double()
         return cls(labels, real, nodes, last, batch.answer if apart else None)
 
     def square(self, reads: Tensor, asks: Tensor | None) -> Tensor:

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from tunescope.errors import UserError
+from tunescope.models.family import decoders
 from tunescope.probes.seen import Layer, Maps, Seen, as_numbers, check_run
 from tunescope.report.finding import Finding, HeatMap
 
@@ -49,15 +50,14 @@ def look(seen: Seen) -> Finding:
     residual stream, through its frozen output map. Left out: the embeddings that the stream also carries, norms, the
     MLP, biases, rotation, and deltas on these maps.
 
-    Raises UserError for other models than decoders of a mapped family with two layers, for quantised ones, and where
+    Raises UserError for other models than decoders of these families with two layers, for quantised ones, and where
     nothing stands before the text.
     """
     check_run("second_layer", seen)
     if not all(name in seen.maps for name in LAYERS):
         raise UserError(
-            "Probe second_layer reads the maps of the first two layers of a decoder whose sites are mapped (tunescope "
-            "doctor --model MODEL says so) and whose weights are not quantised; this model is another. "
-            "Type: tunescope probe pattern."
+            "Probe second_layer reads the maps of a decoder's first two layers, which it knows of the families "
+            f"{', '.join(decoders())}, not quantised; this model is another. Type: tunescope probe pattern."
         )
     first = seen.along[LAYERS[0]]
     if not first.n_context:
