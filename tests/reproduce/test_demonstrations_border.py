@@ -7,10 +7,14 @@ from line_ends import tokenizer
 from transformers import AutoModelForCausalLM, GPT2Config, GPT2LMHeadModel
 
 import tunescope as ts
+from tunescope.probes.anchors import study as anchor_study
+from tunescope.probes.anchors.request import AnchorRequest
 from tunescope.reproduce.ask import Ask
 from tunescope.reproduce.recipe import check, find
 from tunescope.reproduce.recipes import anchors, demonstrations_border
 from tunescope.reproduce.run import reproduce
+from tunescope.search import study as search_study
+from tunescope.trial.plan import Plan
 
 
 @torch.no_grad()
@@ -54,3 +58,20 @@ def test_both_ways_are_what_transformers_answers_to_their_ids(tmp_path, in_proce
 def test_it_asks_for_a_model_and_rows():
     with pytest.raises(ts.UserError, match="demonstrations-border asks a given model: give --model and --data"):
         demonstrations_border.settings(Ask("demonstrations-border"))
+
+
+def test_a_backslash_and_an_n_in_a_template_are_told_where_a_model_is_asked_by_it(tmp_path, in_process):
+    """Usual quotes of a shell make no new line of them."""
+    model, data = tinyrun.write(tmp_path)
+    typed, said = "{text}\\nLabel:", {"recipe": [], "anchors": [], "search": []}
+    asked = Ask("demonstrations-border", quick=True, seeds=1, model=model, data=data["train"], template=typed)
+    reproduce(asked, tmp_path / "run", 1, said["recipe"].append)
+    task = {"kind": "classification", "template": typed}
+    plan = Plan(model=model, data=data, task=task, seeds=(0,))
+    anchor_study.study(AnchorRequest(plan, rows=3, only=("auc",)), said["anchors"].append)
+    search_study.study(
+        search_study.SearchRequest(plan, ("random:length=2",), 600), tmp_path / "search", said["search"].append
+    )
+    for lines in said.values():
+        (told,) = [line for line in lines if "backslash" in line]
+        assert told.endswith(r"if a new line is meant, type: --template $'{text}\nLabel:'")

@@ -28,6 +28,7 @@ from tunescope.system.lock import locked
 from tunescope.system.pieces import Place
 from tunescope.system.say import say
 from tunescope.trial.executor_name import parse
+from tunescope.trial.provenance import of_template
 
 Say = Callable[[str], None]
 
@@ -49,6 +50,8 @@ def reproduce(
     recipe, place = find(ask.name), parse(executor)
     check(ask, recipe)
     settings = recipe.settings(ask)
+    for told in of_template(ask.template):
+        say(f"note: {told}")
     with files.disk_errors_named(out, files.SAME_COMMAND), locked(out, say):
         return _held(ask, recipe, settings, out, workers, say, place, earlier)
 

@@ -31,7 +31,7 @@ from tunescope.trial.chat_day import on_its_day
 from tunescope.trial.input_hashes import check_folder, input_hashes
 from tunescope.trial.plan import Plan
 from tunescope.trial.plan_json import to_json as plan_json
-from tunescope.trial.provenance import data_of, inputs_of, model_of
+from tunescope.trial.provenance import data_of, inputs_of, model_of, of_template
 
 Json = dict[str, Any]
 
@@ -75,6 +75,8 @@ def _held(request: SearchRequest, chosen: Sequence[Search], folder: Path, say: S
     config, elsewhere = _check_folder(request, folder)
     with machine.threads(request.plan.threads):
         bench, stand_in = seeds.opened(request.plan, chosen)
+        for told in of_template(request.plan.task.get("template")):
+            say(f"note: {told}")
         read = input_hashes(bench)
         if "model" in elsewhere:
             check_folder(bench, folder, {name: digest for name, digest in read.items() if name.startswith("model.")})

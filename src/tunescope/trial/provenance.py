@@ -70,12 +70,12 @@ def notes_of(bench: Bench) -> tuple[str, ...]:
     numbers = inputs_of(bench, "test")
     repeated = len(numbers) - len(set(numbers))
     told = f"{repeated:,} of {len(numbers):,} test rows repeat another's input: intervals count each input once."
-    asked = (*_fit_told(bench.plan.fit), *bench.splits.notes, *_of_template(bench.plan.task.get("template")))
+    asked = (*_fit_told(bench.plan.fit), *bench.splits.notes, *of_template(bench.plan.task.get("template")))
     found = (*asked, *facts_of(bench).notes, *_of_draws(bench), *([told] if repeated else []))
     return tuple(dict.fromkeys(found))
 
 
-def _of_template(template: str | None) -> list[str]:
+def of_template(template: str | None) -> list[str]:
     """Of one that was typed with a backslash and an n: in its usual quotes no shell makes a new line of them."""
     if template is None or "\\n" not in template:
         return []

@@ -27,6 +27,7 @@ from tunescope.tasks.task import labelled
 from tunescope.trial.bench import Bench
 from tunescope.trial.chat_day import on_its_day
 from tunescope.trial.open import open_bench
+from tunescope.trial.provenance import of_template
 
 Say = Callable[[str], None]
 INTERVALS = (
@@ -68,6 +69,8 @@ def _held(request: AnchorRequest, say: Say, folder: Path | None, place: Place) -
     )
     chosen.sort(key=lambda name: plugins.load(DEMONSTRATIONS, name).ORDER)
     bench = open_bench(request.plan)
+    for told in of_template(request.plan.task.get("template")):
+        say(f"note: {told}")
     rounds = list(rounds_of(request, bench))
     kept = Draws(folder, depends_on(request, bench))
     refused = far_draws.refused(request, bench, chosen, kept, place, say)
