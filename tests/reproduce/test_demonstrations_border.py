@@ -52,7 +52,9 @@ def test_both_ways_are_what_transformers_answers_to_their_ids(tmp_path, in_proce
     assert first["accuracy"] == {way: pytest.approx(count / len(round.prompts)) for way, count in right.items()}
     cells = {row["label"]: row["cells"] for row in result["table"]["rows"]}
     assert len(cells["1 demonstration a label, tokenised as one text with the query"][1]["values"]) == 2
-    assert cells["1 demonstration a label, tokenised by themselves"][3]["values"][0] == pytest.approx(first["moved"])
+    own = cells["1 demonstration a label, tokenised by themselves"]
+    assert own[2]["values"][0] == pytest.approx(first["accuracy"]["apart"] - first["accuracy"]["one"])
+    assert own[4]["values"][0] == pytest.approx(first["moved"])
 
 
 def test_it_asks_for_a_model_and_rows():

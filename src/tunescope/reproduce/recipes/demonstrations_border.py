@@ -86,9 +86,11 @@ def table(settings: Settings, found: Found) -> Table:
             name = f"{k} demonstration{'s' * (k > 1)} a label, tokenised {'as ' * (way == 'one')}{told}"
             lengths = Cell(tuple(float(one["tokens"][way]) for one in draws), digits=0)
             apart = [Cell.of(draws, number) if way == "apart" else Cell(text="-") for number in ("changed", "moved")]
-            cells = [lengths, Cell.of(draws, "accuracy", way), *apart]
+            gained = tuple(one["accuracy"]["apart"] - one["accuracy"]["one"] for one in draws)
+            more = Cell(gained, bounds=(-1.0, 1.0)) if way == "apart" else Cell(text="-")
+            cells = [lengths, Cell.of(draws, "accuracy", way), more, *apart]
             rows.append((name, cells))
-    columns = ("tokens in front", "accuracy", "answers changed", "probability moved")
+    columns = ("tokens in front", "accuracy", "more of it", "answers changed", "probability moved")
     return Table(columns, rows, _notes(settings))
 
 
@@ -96,6 +98,6 @@ def _notes(settings: Settings) -> list[str]:
     asked = f", asked by {settings['task']['template']!r}" if "template" in settings["task"] else ""
     return [
         f"{settings['rows']:,} test rows at most{asked}; the intervals are over {settings['seeds']} draws of the "
-        "demonstrations, which end in an empty line.",
+        "demonstrations, which end in an empty line. More of it: by themselves less as one text.",
         "Probability moved: half the sum of the differences of the labels' probabilities, the mean over rows.",
     ]
