@@ -170,6 +170,26 @@ def test_a_window_hides_keys_at_positions_and_not_free_ones(form: str) -> None:
         attention(module(standing), q, k, v, causal(), sliding_window=5)
 
 
+def test_a_window_is_counted_from_the_last_positions_where_a_layer_cuts_the_queries_before(form: str) -> None:
+    q, k, v = inputs(3)
+    standing = extra(3, at=torch.arange(1, 4))
+    positions = torch.arange(4, 4 + T)[None].expand(B, -1)
+    got, _ = attention(module(standing), q, k, v, causal(3), sliding_window=7, position_ids=positions)
+    near = positions[:, None, -3:, None] - torch.arange(1, 4) < 7
+    close(got, oracle(q, k, v, causal(3), (standing,), context_seen=near))
+
+
+@pytest.mark.parametrize("is_float", [False, True])
+def test_keys_that_a_layer_did_not_choose_are_hidden_beside_those_of_the_mask(is_float: bool, form: str) -> None:
+    q, k, v = inputs()
+    chosen = torch.stack([torch.zeros(T), torch.arange(T), torch.full((T,), T - 1)], -1)  # the last is hidden by both
+    only = torch.zeros(T, T, dtype=torch.bool).scatter(-1, chosen.long(), True) & causal()
+    mask = torch.zeros(causal().shape, dtype=torch.float64).masked_fill(~causal(), torch.finfo(torch.float64).min)
+    given = {"indices": chosen[None].expand(B, -1, -1)}
+    got, _ = attention(module(extra(2)), q, k, v, mask if is_float else causal(), **given)
+    close(got, oracle(q, k, v, only, (extra(2),)))
+
+
 def test_softcap_position_bias_and_scaling_are_those_given(form: str) -> None:
     q, k, v = inputs()
     only = extra(2)

@@ -388,6 +388,12 @@ def test_a_method_at_an_end_of_its_own_rates_is_told() -> None:
     assert "mam at 0.05+0.06" in edges.choice_in_doubt([within | {"trials": lost, "score": 1.0}])[0]
 
 
+def test_a_rate_that_lost_a_race_or_diverged_was_tried_and_none_within_them_is_an_end() -> None:
+    tried = [{"learning_rate": 1e-3, "status": "lost"}, {"learning_rate": 1e-2, "status": "done"}]
+    tried += [{"learning_rate": 1e-1, "status": "diverged"}]
+    assert edges.arm_edges({"name": "one", "learning_rate": 1e-2, "trials": tried}) == set()
+
+
 def test_what_was_begun_when_nothing_was_tried_apart_goes_on_so(folder: Path) -> None:
     """Of a finished run only the page is made again: no rate is tried that it did not try."""
     with pytest.MonkeyPatch.context() as patch:

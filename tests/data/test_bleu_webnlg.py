@@ -44,3 +44,7 @@ def test_case_and_a_fourth_reference_change_nothing():
     expected = score("bleu_webnlg", [output], [references])
     assert 0 < expected < 100
     assert score("bleu_webnlg", ["THE Cat sat on the mat"], [[*references, output]]) == pytest.approx(expected)
+
+
+def test_signs_that_stand_for_others_are_written_out_as_these():
+    assert bleu_webnlg.tokens("5 km\u00b2, the \ufb01rst") == "5 km2 , the first"  # a square and a ligature

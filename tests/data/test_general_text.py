@@ -5,6 +5,7 @@ import pytest
 
 from tunescope.data import general_text as module
 from tunescope.data.general_text import general_text
+from tunescope.data.texts import texts
 from tunescope.errors import UserError
 
 
@@ -56,3 +57,8 @@ def test_parquet_packed_once_more_is_told_to_be_unpacked(tmp_path):
     (tmp_path / "a.parquet.gz").write_bytes(gzip.compress(b"PAR1"))
     with pytest.raises(UserError, match=r"^--forgetting: .*packed by itself\. Unpack it: gunzip .*a\.parquet\.gz$"):
         general_text(str(tmp_path / "a.parquet.gz"))
+
+
+def test_lines_without_a_text_are_not_among_those_that_are_asked_for(tmp_path):
+    (tmp_path / "a.txt").write_text("\none\n \ntwo\nthree\n")
+    assert texts(str(tmp_path / "a.txt"), 2) == ["one", "two"]

@@ -61,3 +61,8 @@ def test_f1_of_cb_is_the_mean_over_its_labels_of_which_an_illegal_answer_is_none
     assert score("f1_cb", outputs, [[one] for one in meant]) == pytest.approx(sum(each) / 3)
     assert score("f1_cb", ["neutral"], [["neutral"]]) == pytest.approx(1 / 3)
     assert score("f1_cb", ["Neutral"], [["neutral"]]) == 0.0
+
+
+def test_punctuation_goes_before_articles_so_that_what_it_joins_is_one_word():
+    assert score("squad_em", ["vitamin A-rich food"], [["vitamin rich food"]]) == 0.0  # "arich", as in the script
+    assert score("squad_em", ["Chick-fil-A"], [["chickfila"]]) == 1.0

@@ -390,6 +390,15 @@ def test_a_prefix_from_text_is_the_model_s_own_keys_and_values() -> None:
             close(artifact.tensors[f"{name}.value"], value)
 
 
+def test_a_prefix_that_begins_as_a_text_has_the_keys_of_its_first_tokens() -> None:
+    model = tiny.make("llama")
+    longer, exact = (
+        initialised(model, [ts.Prefix(length=2, init_from="text", text=text)], tiny.tokenizer(), 0)[0].tensors
+        for text in ("w5 w6 w7", "w5 w6")
+    )
+    assert all(torch.equal(longer[name], exact[name]) for name in exact)
+
+
 def test_soft_prompts_start_where_they_say() -> None:
     model = tiny.make("gpt2")
     table = model.get_input_embeddings().weight.detach()
@@ -407,6 +416,9 @@ def test_soft_prompts_start_where_they_say() -> None:
     every = rows(length=len(table) - 4)  # all words there are, each once: not the three specials, nor the unknown one
     assert torch.equal(every.sort(0).values, table[4:].sort(0).values)
     assert torch.equal(rows(length=len(table))[:4], rows(length=len(table))[-4:])  # and over again from the first
+    assert torch.equal(rows(length=2, init_from="labels", text="w4/w5/w6"), table[[4, 5]])  # no room for the last
+    uniform = rows(length=60, init_from="uniform")
+    assert uniform.min() < -0.45 and uniform.max() > 0.45 and uniform.abs().max() <= 0.5
     normal = rows(length=60, init_from="normal")
     assert float(normal.std() / table.std()) == pytest.approx(1, abs=0.15)
 
@@ -536,6 +548,16 @@ def test_texts_packed_into_one_row_are_as_alone_and_refused_by_an_infix(family: 
         model(**packed, **told, use_cache=False)
 
 
+def test_an_infix_has_no_part_in_the_keys_of_a_soft_prompt_that_is_named_after_it() -> None:
+    model, given = tiny.make("llama"), {"input_ids": tiny.ids(), "output_start": torch.tensor([3, 1])}
+    infix, soft = strong(model, "infix:length=3"), strong(model, "soft:length=4")
+    found = []
+    for order in ((infix, soft), (soft, infix)):
+        with torch.no_grad(), ts.attach(model, *order):
+            found.append(tiny.output(model, given))
+    close(*found)
+
+
 def test_an_infix_without_a_cache_asks_where_the_output_begins() -> None:
     model = tiny.make("gpt2")
     ids = torch.randint(3, tiny.VOCAB, (1, 5))
@@ -543,6 +565,18 @@ def test_an_infix_without_a_cache_asks_where_the_output_begins() -> None:
         with pytest.raises(ts.UserError, match="An infix without a cache needs output_start"):
             model(input_ids=ids, use_cache=False)
         model(input_ids=ids, use_cache=False, output_start=torch.tensor([3]))
+
+
+def test_all_that_comes_in_a_later_call_is_output_however_many_tokens_it_has() -> None:
+    model, ids, seen = tiny.make("llama"), tiny.ids(2, 6), torch.ones(2, 6, dtype=torch.long)
+    artifact = strong(model, "infix:length=3")
+    with torch.no_grad(), tiny.Float64():
+        with ts.attach(model, artifact):
+            first = model(input_ids=ids[:, :1], attention_mask=seen[:, :1], use_cache=True)
+            later = model(input_ids=ids[:, 1:], attention_mask=seen, past_key_values=first.past_key_values)
+        with literal.standing(model, artifact.tensors, torch.tensor([0, 0])):
+            whole = model(input_ids=ids).logits
+    close(torch.cat([first.logits, later.logits], 1), whole)
 
 
 @pytest.mark.parametrize("in_a_bank", [False, True])

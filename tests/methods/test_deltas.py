@@ -515,3 +515,21 @@ def test_a_gain_without_a_shift_is_merged_into_a_map_without_a_bias() -> None:
     with ts.attach(model, artifact):
         expected = tiny.output(model, given)
     torch.testing.assert_close(tiny.output(ts.merge(model, artifact), given), expected, rtol=0, atol=1e-12)
+
+
+def test_a_shift_of_a_single_row_is_not_lost_in_a_map_without_a_bias() -> None:
+    model = tiny.make("llama")
+    (artifact,) = tiny.away(model, "lora:rank=2,gain=true")
+    for name, value in artifact.tensors.items():
+        if name.endswith(":shift"):
+            value[1:] = 0
+    with pytest.raises(ts.UserError, match="which has no bias for its shift"):
+        ts.merge(model, artifact)
+
+
+@torch.no_grad()
+def test_a_norm_in_front_of_a_parallel_adapter_is_as_wide_as_what_it_reads() -> None:
+    model = tiny.make("llama")  # 24 wide, 40 in its feed-forward
+    with ts.attach(model, ts.Adapter(bottleneck=2, placement="parallel", norm="in", sites=("ffn.in",))) as tuned:
+        tiny.output(model, tiny.batch(model))
+    assert {len(value) for name, value in tuned.artifacts[0].tensors.items() if name.endswith(":norm")} == {24}

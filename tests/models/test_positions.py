@@ -8,7 +8,7 @@ import tiny
 import torch
 
 import tunescope as ts
-from tunescope.models.positions import check_rescaled, check_room, first_position, recounted, shifted
+from tunescope.models.positions import check_rescaled, check_room, first_position, recounted, shifted, told_mask
 
 LIMIT, N = 64, 10  # positions of the small models, and how many of them the contexts here take
 LEARNED = ["gpt2", "opt", "bert", "roberta"]  # torch itself stops these past their table of positions
@@ -130,3 +130,15 @@ def test_of_layers_that_rescale_positions_the_first_to_do_so_is_the_limit() -> N
     check_rescaled(model, 16, None)
     with pytest.raises(ts.UserError, match="otherwise from 17 tokens on"):
         check_rescaled(model, 17, None)
+
+
+@pytest.mark.parametrize("is_float", [False, True])
+def test_of_masks_that_are_made_the_last_query_of_the_whole_one_says_which_tokens_are_real(is_float: bool) -> None:
+    real = torch.tensor([[0, 0, 1, 1, 1], [1, 1, 1, 1, 1]], dtype=torch.bool)
+    whole = (real[:, None, None] & torch.ones(5, 5, dtype=torch.bool).tril()).expand(2, 1, 5, 5)
+    near = whole & torch.ones(5, 5, dtype=torch.bool).triu(-1)  # a window hides more
+    made = {"sliding_attention": near, "full_attention": whole}
+    if is_float:
+        made = {name: torch.zeros(one.shape).masked_fill(~one, -1e9) for name, one in made.items()}
+    assert torch.equal(told_mask({"attention_mask": made}, 5), real)
+    assert told_mask({"attention_mask": {"sliding_attention": near}}, 5) is None

@@ -84,6 +84,8 @@ def test_where_no_label_word_is_attended_to_attention_tells_nothing(classes):
 def test_r_l_by_hand():
     found = cumulative(torch.tensor([0.5, 0.75, 1.0], dtype=torch.float64))
     assert found.tolist() == pytest.approx([0, 1 / 3, 1])
+    below = cumulative(torch.tensor([0.4, 0.7, 0.6], dtype=torch.float64))  # the first layer takes away
+    assert below.tolist() == pytest.approx([-1 / 2, 1 / 2, 1])
     assert cumulative(torch.tensor([0.4, 0.5])).isnan().all()
 
 

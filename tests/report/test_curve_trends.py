@@ -68,3 +68,10 @@ def test_a_loss_reaches_another_if_it_comes_within_a_tenth_of_the_way():
     assert not reaches(None, falling, 0.2)
     assert not reaches(2.8, falling, None)
     assert not reaches(2.8, None, 0.2)
+
+
+def test_one_seed_is_certain_of_a_rise_that_is_beyond_what_its_rows_leave_open():
+    curve, steps = [0.5, 0.6, 0.7, 0.8], [200, 300, 400]  # the last half
+    error = 1 / np.sqrt(((np.array(steps) - 300.0) ** 2).sum())  # of the slope, for each that a score has
+    edge = 0.001 / (scipy_stats.norm.ppf(0.95) * error)
+    assert rise(runs([curve]), 0.99 * edge).certain and not rise(runs([curve]), 1.01 * edge).certain

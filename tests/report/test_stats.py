@@ -263,3 +263,9 @@ def test_rows_that_were_joined_before_they_were_scored_stay_as_they_are():
     rows = np.arange(6.0).reshape(2, 3)
     assert stats.by_input(rows, [0, 0, 1, 2]) is rows
     assert stats.by_input(rows, None) is rows
+
+
+def test_what_is_detectable_by_few_degrees_of_freedom_is_by_students_t():
+    reach = scipy_stats.t.ppf(0.975, 2)
+    got = stats.detectable(-reach * 0.01, reach * 0.01, freedom=2)
+    assert got == pytest.approx((reach + scipy_stats.norm.ppf(0.8)) * 0.01, rel=1e-9)

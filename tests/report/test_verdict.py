@@ -7,8 +7,9 @@ import json
 import numpy as np
 import pytest
 from made_results import LORA, PREFIX, RISING, SHOTS, ZERO, arm, results
+from scipy import stats as scipy_stats
 
-from tunescope.report.verdict import reader
+from tunescope.report.verdict import advice, reader, stats
 from tunescope.report.verdict.verdict import decide
 from tunescope.tasks.prompts.chain import NAME
 
@@ -502,3 +503,44 @@ def test_a_tie_without_an_exception_says_no_more_than_its_rows(rows, answer):
     ]
     given = results(zero, *both) | {"comparisons": []}
     assert decide(given)["answer"] == answer
+
+
+def scored(name, group, shares, rows=40):
+    """An arm whose seeds answer these shares of the rows right, each others."""
+    g = np.random.default_rng(len(name))
+    tables = [[[float(one), 0.0, 0.0] for one in g.permutation(rows) < share * rows] for share in shares]
+    runs = [{"seed": seed, "stats": table, "dev": 0.5} for seed, table in enumerate(tables)]
+    return {"name": name, "group": group, "status": "done", "runs": runs, "varies": True}
+
+
+def test_a_difference_that_was_told_at_another_level_is_made_anew_at_that_of_the_looks():
+    a, b = scored("prefix", "context", [0.6, 0.7, 0.8]), scored("lora", "delta", [0.5, 0.5, 0.6])
+    once, looking = {"seeds": [0, 1, 2]}, {"seeds": [0, 1, 2], "looks": {"planned": [3, 6]}}
+    pair = reader.Pairs({"protocol": once}, "accuracy", [a, b]).of(a, b)
+    stored = {"a": "prefix", "b": "lora", "difference": pair.difference, "interval": [pair.low, pair.high]}
+    stored |= {"level": 0.95, "parts": pair.parts, "freedom": pair.freedom, "seeds": 3}
+    found = reader.Pairs({"protocol": looking, "comparisons": [stored]}, "accuracy", [a, b]).of(a, b)
+    wider = scipy_stats.t.ppf(0.9875, pair.freedom) / scipy_stats.t.ppf(0.975, pair.freedom)
+    assert found.level == 0.975  # of two looks
+    assert found.high - found.low == pytest.approx(wider * (pair.high - pair.low), rel=1e-9)
+
+
+def test_how_far_seeds_scatter_is_learnt_from_trained_arms_alone():
+    arms = [scored("prefix", "context", [0.6, 0.62, 0.6]), scored("lora", "delta", [0.5, 0.52, 0.5])]
+    drawn = scored("2-shot", "text", [0.1, 0.5, 0.9])
+    alone, beside = (reader.Pairs({}, "accuracy", some).of(*arms) for some in (arms, [*arms, drawn]))
+    assert beside == alone
+
+
+def test_one_chosen_run_is_held_against_another_arm_s_runs_as_they_scatter_themselves():
+    arms = [scored("prefix", "context", [0.6, 0.9, 0.6]), scored("lora", "delta", [0.5, 0.52, 0.5])]
+    found = reader.Pairs({}, "accuracy", arms).chosen(arms[0], 1, arms[1], None)
+    one, every = stats.by_seed(arms[0]["runs"])[1], stats.by_seed(arms[1]["runs"])
+    alone = stats.paired(dict.fromkeys(every, one), every, stats.scorer("accuracy"))
+    assert [found.low, found.high] == pytest.approx([alone.low, alone.high], rel=1e-9)
+
+
+def test_more_seeds_lower_what_is_the_seeds_own_and_what_is_of_both_and_leave_the_rows():
+    parts = {"seeds": 0.4, "rows": 0.2, "both": 0.1}
+    pair = reader.Pair("a", "b", 0.0, -1.0, 1.0, 0.95, "", 3, None, parts)
+    assert advice._with_seeds(pair, parts, 6) == {"seeds": 0.2, "rows": 0.2, "both": 0.05}

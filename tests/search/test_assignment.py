@@ -82,3 +82,15 @@ def test_six_classes_of_a_hundred_words_take_seconds():
     assert len({one.columns for one in found}) == 20
     assert all(len(set(one.columns)) == 6 for one in found)
     assert assignments(asked, 20, 0) == found
+
+
+def test_the_first_start_takes_the_first_word_that_is_left_whatever_the_seed(monkeypatch):
+    monkeypatch.setattr(_assignment, "EXACT", 0)
+    monkeypatch.setattr(_assignment, "STARTS", 1)
+    started = []
+    climbed = _assignment._climbed
+    monkeypatch.setattr(_assignment, "_climbed", lambda asked, at, best: (started.append(at), climbed(asked, at, best)))
+    asked = WordChoice(torch.zeros(1, 5, dtype=torch.float64), torch.zeros(1).long(), ((3, 1, 0), (3, 4, 2), (1, 2, 4)))
+    for seed in range(5):
+        assignments(asked, 3, seed)
+    assert started == [(3, 4, 1)] * 5

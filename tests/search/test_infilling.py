@@ -1,7 +1,9 @@
 """The joint beam against every filling there is, each scored by transformers alone, text by text."""
 
+import copy
 import itertools
 import math
+from dataclasses import replace
 
 import masked
 import pytest
@@ -65,6 +67,16 @@ def test_a_wide_beam_finds_every_filling_in_the_order_of_its_summed_log_probabil
     for one in got:
         assert one.score == pytest.approx(expected[one.spans], abs=1e-9)
     assert [one.spans for one in got] == sorted(expected, key=expected.get, reverse=True)
+
+
+def test_of_fillings_that_are_as_likely_the_smaller_tokens_come_first():
+    model, tokenizer = masked.make("t5")
+    model = copy.deepcopy(model)
+    model.lm_head.weight.data.zero_()  # any token is as likely as any other
+    texts, allowed = asked(tokenizer, 1, 1)
+    backwards = replace(allowed, text=tuple(sorted(allowed.text, reverse=True)))
+    got = filled(model, tokenizer, texts, backwards, beam=1000)
+    assert [one.spans for one in got] == [((),), *(((token,),) for token in sorted(allowed.text))]
 
 
 @pytest.mark.parametrize("beam", [1, 3])

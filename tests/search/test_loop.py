@@ -199,3 +199,12 @@ def test_development_rows_are_drawn_from_all_of_them(monkeypatch):
     chosen = loop._dev_rows(given, 10**6)
     assert chosen == sorted(set(chosen)) and len(chosen) == 256
     assert all(any(start <= row < start + 100 for row in chosen) for start in range(0, 1000, 100))
+
+
+def test_the_loss_of_more_rows_than_go_forward_at_once_is_the_mean_over_all_of_their_tokens():
+    given = bench()
+    many, part = [index % ROWS for index in range(34)], [0, 1, 2, 3]  # of 32 at once, and 0 to 3 once more than 4 and 5
+    all_six, four, got = (scored(given, "w20 w21", (1, 20, 21), some).loss for some in (list(range(ROWS)), part, many))
+    words = [len(row.target_ids) for row in given.encoded("dev", bos=False, room=None)]
+    whole = 5 * sum(words) * all_six + sum(words[:4]) * four
+    assert got == pytest.approx(whole / (5 * sum(words) + sum(words[:4])), rel=1e-9)

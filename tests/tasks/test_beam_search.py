@@ -13,7 +13,7 @@ from tunescope.attachment import context_keys
 from tunescope.data.row import Row
 from tunescope.errors import UserError
 from tunescope.tasks.answers.beam_search import BeamSearch
-from tunescope.tasks.answers.decode import written
+from tunescope.tasks.answers.decode import Sampling, sampled, written
 from tunescope.tasks.kinds.generation import Generation
 from tunescope.tasks.task import Encoded
 
@@ -174,3 +174,8 @@ def test_results_tell_how_answers_were_looked_for():
     asked = {name: told[name] for name in ("beams", "length_penalty", "min_new_tokens", "no_repeat_ngram")}
     assert asked == {"beams": 5, "length_penalty": None, "min_new_tokens": 2, "no_repeat_ngram": 3}
     assert BeamSearch().note(7) == "Greedy decoding of at most 7 tokens."
+
+
+def test_texts_are_drawn_from_the_whole_vocabulary_and_not_from_its_likeliest_fifty():
+    texts = sampled(model("gpt2", 97), ROWS[1:2] * 900, Plain(), 1, 900, Sampling(1e6, 0))  # any token about as often
+    assert len(set(texts)) > 90

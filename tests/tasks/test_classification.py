@@ -11,6 +11,7 @@ from zoo import zoo
 from tunescope.data.row import Row
 from tunescope.errors import UserError
 from tunescope.tasks.answers.calibration import share
+from tunescope.tasks.answers.shares import highest
 from tunescope.tasks.kinds.classification import Classification
 from tunescope.tasks.prompts.templates import ids
 
@@ -259,3 +260,7 @@ def test_scores_on_a_device_without_float64_are_answered_as_on_a_cpu(tokenizer):
     rows, scores = task.encode(TRAIN[:2], tokenizer, model_kind="decoder"), torch.tensor([[1.0, 2, 3], [2.5, 0, -1]])
     assert task.answered(rows, scores.as_subclass(OnApple)) == task.answered(rows, scores)
     assert torch.equal(share(scores.as_subclass(OnApple)), share(scores)) and share(scores).dtype == torch.float64
+
+
+def test_of_labels_that_come_to_one_share_the_answer_is_kept_and_stands_first():
+    assert list(highest(dict.fromkeys("abcd", 0.25), "d")) == ["d", "a", "b"]

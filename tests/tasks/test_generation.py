@@ -202,6 +202,7 @@ def test_room_is_shared_with_the_answer_in_a_decoder(train):
     room = max(len(item.input_ids) + n - 1 for item, n in zip(whole, answers, strict=True)) - 4
     items = task.encode(ROWS, tokenizer, model_kind="decoder", train=train, room=room)
     assert any(item.cut for item in items)
+    assert task.encode(ROWS, tokenizer, model_kind="decoder", train=train, room=room + 4) == whole  # which just fit
     assert all(len(item.input_ids) + n - 1 <= room for item, n in zip(items, answers, strict=True))
     assert [item.target_ids for item in items] == [item.target_ids for item in whole]
     assert all(tokenizer.decode(list(item.input_ids)).endswith("\n") for item in items)

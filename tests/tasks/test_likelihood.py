@@ -11,7 +11,7 @@ from zoo import ZOO, zoo
 
 from tunescope.errors import UserError
 from tunescope.tasks.answers import batch_trial, choices
-from tunescope.tasks.answers.likelihood import decoder_start, head_loss, target_loss, word_scores
+from tunescope.tasks.answers.likelihood import decoder_start, head_loss, shifted_right, target_loss, word_scores
 from tunescope.tasks.task import Encoded
 
 TOKENIZER = SimpleNamespace(pad_token_id=None, eos_token_id=2)
@@ -223,3 +223,9 @@ def test_a_decoder_without_a_first_token_is_refused():
         "MBartForConditionalGeneration has no decoder_start_token_id, which label words need. "
         "Type: model.config.decoder_start_token_id = ID"
     )
+
+
+def test_where_a_family_shifts_no_labels_what_is_no_target_is_read_as_padding():
+    family = SimpleNamespace(config=SimpleNamespace(decoder_start_token_id=2))
+    labels = torch.tensor([[7, 8, 9], [5, -100, -100]])
+    assert shifted_right(family, labels, 1).tolist() == [[2, 7, 8], [2, 5, 1]]

@@ -45,6 +45,8 @@ def test_small_models_wait_for_their_kernels_and_answers_for_the_weights():
     fast = Machine("fast", 1e18, 0.5, 1e18, 0.5, 1e9, 1e9)
     step = rough.Step(rows=4, read=10, written=5, parts=2)
     assert rough.seconds(BOTH, 50, step, fast, full=False) == pytest.approx(3 * 2 * 5 * 1e-3)
+    again = replace(step, checkpointing=True)  # a fourth pass, forward once more
+    assert rough.seconds(BOTH, 50, again, fast, full=False) == pytest.approx(4 * 2 * 5 * 1e-3)
     assert rough.writing(BOTH, 17, step, 1, fast) == pytest.approx(2 * 5 * 3e-3)
     narrow = Machine("narrow", 1e18, 0.5, 1e4, 0.5, 1e9, 1e9)
     assert rough.writing(BOTH, 17, step, 1, narrow) == pytest.approx(2 * 5 * 2000 / 5e3)
@@ -68,6 +70,11 @@ def test_it_is_within_a_factor_of_two_of_the_exact_model(shape, method):
     mine = rough.memory(about, count, step, full=full), rough.seconds(about, count, step, slow, full=full)
     for ours, theirs in zip(mine, exact, strict=True):
         assert 0.5 < ours / theirs < 2
+
+
+def test_a_gpu_attains_the_shares_of_its_peaks_that_the_page_says():
+    h100, _ = gpu("H100")
+    assert h100.seconds(0.4 * 989e12) == pytest.approx(1) and h100.seconds(0, 0.6 * 3350e9) == pytest.approx(1)
 
 
 def test_gpus_are_known_by_name_and_one_without_bfloat16_computes_in_float32():

@@ -165,3 +165,15 @@ def test_a_parameter_takes_four_bytes_of_memory(most: float, fits: bool, monkeyp
     monkeypatch.setattr(machine, "free_memory", lambda: int(most * stored))
     with nullcontext() if fits else pytest.raises(ts.UserError, match=rf"^{stored:,} parameters take 0 GB"):
         assert sized(arm, parse(arm.text), [{"length"}], model, None)[1] == f"{stored:,}, size as typed"
+
+
+def test_what_a_fixed_size_leaves_is_all_for_the_one_that_is_free() -> None:
+    model = tiny.make("gpt2")
+    one = count(model, parse("lora:rank=1")).stored
+    specs, _ = solve(
+        model,
+        parse("prefix:length=5+lora"),
+        count(model, parse("prefix:length=5")).stored + 4 * one,
+        [{"length"}, set()],
+    )
+    assert specs[1] == ts.LoRA(rank=4)

@@ -360,3 +360,9 @@ def test_a_run_that_is_scored_once_has_the_loss_of_its_last_half():
     every = losses(train(problem(), PLAIN, seed=3))
     (last,) = losses(train(problem(), replace(PLAIN, eval_every=PLAIN.steps), seed=3))
     assert last == pytest.approx(sum(every[9:]) / 11, abs=1e-9)  # from step 10 of 20 on
+
+
+def test_the_loss_of_a_score_at_the_middle_of_a_run_is_that_of_all_steps_since_the_one_before():
+    every = losses(train(problem(), PLAIN, seed=3))
+    first, *_ = losses(train(problem(), replace(PLAIN, eval_every=12), seed=3))
+    assert first == pytest.approx(sum(every[:12]) / 12, abs=1e-9)  # steps 1 to 12 of 20
