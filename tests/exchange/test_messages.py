@@ -46,18 +46,27 @@ def test_prefix_and_text_as_one_string_give_the_logits_of_the_attached_model(
     assert prefix.endswith(" ") == (make is tools.metaspace)
 
 
+def test_a_blank_line_at_the_end_has_the_tokens_that_it_has_in_the_string(tmp_path: Path) -> None:
+    tokenizer = tools.byte_level()
+    model = tools.loaded("gpt2", tmp_path / "base", vocabulary=len(tokenizer))
+    text = "A bad film.\nLabel: bad\n\n"
+    done, artifacts = exported(model, text, tokenizer, tmp_path / "out")
+    assert done.difference is not None and done.difference < 1e-12
+    kept = json.loads((tmp_path / "out" / "tunescope-export.json").read_text())["prompt"]["ids"]
+    assert kept == artifacts[0].tensors["ids"].tolist() != tokenizer(text)["input_ids"]
+    assert tokenizer(text + "The")["input_ids"] == kept + tokenizer("The")["input_ids"]
+
+
 def test_where_the_string_has_other_tokens_than_its_parts_that_is_said_and_nothing_compared(tmp_path: Path) -> None:
     tokenizer = tools.byte_level()
     model = tools.loaded("gpt2", tmp_path / "base", vocabulary=len(tokenizer))
-    done, artifacts = exported(model, "A bad film.\nLabel: bad\n\n", tokenizer, tmp_path / "out")
+    text = "A bad film.\nLabel: "  # a space that the next word takes along
+    done, artifacts = exported(model, text, tokenizer, tmp_path / "out")
     assert done.difference is None
-    # a blank line is one token at the end of a string, and two before a letter
-    assert any(
-        "have other tokens than apart" in note and "(4 of 4 samples, such as 'The film" in note for note in done.notes
-    )
+    assert any("have other tokens than apart" in note and "of 4 samples, such as '" in note for note in done.notes)
     kept = json.loads((tmp_path / "out" / "tunescope-export.json").read_text())["prompt"]["ids"]
-    assert kept == artifacts[0].tensors["ids"].tolist() == tokenizer("A bad film.\nLabel: bad\n\n")["input_ids"]
-    assert tokenizer("A bad film.\nLabel: bad\n\nThe")["input_ids"] != kept + tokenizer("The")["input_ids"]
+    assert kept == artifacts[0].tensors["ids"].tolist() == tokenizer(text)["input_ids"]
+    assert tokenizer(text + "a plot")["input_ids"] != kept + tokenizer("a plot")["input_ids"]
 
 
 def test_demonstrations_become_turns_that_say_the_same_text(tmp_path: Path) -> None:
