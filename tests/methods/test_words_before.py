@@ -5,6 +5,7 @@ import tiny
 import tinyrun
 import torch
 from line_ends import tokenizer
+from tokenizers import pre_tokenizers
 from transformers import GPT2Config, GPT2LMHeadModel
 
 import tunescope as ts
@@ -31,6 +32,12 @@ def test_where_the_word_would_take_the_white_space_with_it_the_text_has_its_own_
     made = tokenizer()
     assert words_before(made, "Classify: ") == plain(made, "Classify: ")
     assert words_before(made, "") == []
+
+
+def test_a_space_alone_is_not_lost_where_the_word_takes_it_along():
+    made = tokenizer()
+    made.backend_tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
+    assert words_before(made, " ") == plain(made, " ") != []
 
 
 @pytest.mark.parametrize("made", [tinyrun.tokenizer, tiny.tokenizer])

@@ -243,6 +243,9 @@ def test_white_space_around_words_goes_as_around_labels(tokenizer):
     assert found[0] == found[1]
     with pytest.raises(UserError, match="which comes to no token"):
         prepared(tokenizer, words=bare | {"neg": " "})
+    for wrong in ({"neg": 1, "pos": 2}, ["neg", "pos"]):
+        with pytest.raises(UserError, match=r"give each label a text, as words=\{'neg': 'bad'\}"):
+            Classification(words=wrong)
 
 
 @torch.no_grad()

@@ -6,8 +6,7 @@ import hashlib
 import json
 import os
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import date, time
 from decimal import Decimal
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Any, cast
 from uuid import UUID
 
 from tunescope.data.corpus import PARTS
+from tunescope.data.row import check_characters
 from tunescope.errors import Note, UserError
 from tunescope.system import files
 
@@ -22,6 +22,7 @@ Data = str | os.PathLike[str] | Iterable[Mapping[str, Any]]
 VALIDATION = "validation"  # what the library datasets calls the part dev
 TOLD = (date, time, Decimal, UUID)  # what is put down as a text
 SHOWN = 12  # digits of a hash
+DOUBLE = 8  # bytes of a number of Python's precision
 TAKEN = "the path of a file, rows as dicts, or either for each part: {'train': ..., 'test': ...}"
 
 
@@ -65,25 +66,34 @@ def _lines(given: object, where: str) -> Iterator[bytes]:
     for number, row in enumerate(rows, start=1):
         if not isinstance(row, Mapping):
             raise UserError(f"{where} takes {TAKEN}; it was given: {type(given).__name__} of {type(row).__name__}.")
+        check_characters(row, f"{where}, row {number}")
         try:
             yield (json.dumps(files.finite(row), ensure_ascii=False, default=_plain) + "\n").encode()
-        except (TypeError, ValueError) as problem:
+        except (TypeError, ValueError, RecursionError) as problem:
             raise UserError(f"{where}, row {number}: {problem}. Make it a text or a number, or leave it out.") from None
 
 
 def _plain(value: object) -> object:
-    """Numbers and arrays of numpy as Python's own; dates and such as texts."""
-    for own in ("item", "tolist"):
-        with suppress(AttributeError, ValueError):
-            return files.finite(getattr(value, own)())
+    """Numbers and arrays of numpy as Python's own, those of few digits as they are written; dates and such as texts."""
+    kind, size = (getattr(getattr(value, "dtype", None), name, None) for name in ("kind", "itemsize"))
+    if kind == "M" or (kind == "f" and size is not None and size < DOUBLE):
+        written = value.astype(str).tolist()  # type: ignore[attr-defined]
+        return files.finite(_each(written, float if kind == "f" else lambda text: None if text == "NaT" else text))
+    if hasattr(value, "tolist"):
+        return files.finite(value.tolist())
     if isinstance(value, TOLD):
-        return str(value)
+        return None if value != value else str(value)
     raise TypeError(f"no file of rows holds a value of the kind {type(value).__name__}")
+
+
+def _each(found: object, read: Callable[[str], object]) -> object:
+    return [_each(one, read) for one in found] if isinstance(found, list) else read(str(found))
 
 
 def _tell_names(given: object) -> None:
     """A note of the names that the library datasets has for the numbers of a label."""
-    for column, feature in (getattr(given, "features", None) or {}).items():
+    features = getattr(given, "features", None)
+    for column, feature in features.items() if isinstance(features, Mapping) else ():
         if names := getattr(feature, "names", None):
             words = {str(number): name for number, name in enumerate(names)}
             warnings.warn(Note(f"{column!r} holds numbers for names. To ask for these: words={words}"), stacklevel=2)

@@ -64,7 +64,7 @@ def _values(column: pyarrow.ChunkedArray, name: str, path: Path) -> list[Any]:
 
     kind = column.type
     told = types.is_temporal(kind) and not types.is_duration(kind)
-    short = types.is_float16(kind) or types.is_float32(kind)  # 3.8 of so few digits is no 3.8 of a double
+    short = types.is_float32(kind)  # 3.8 of so few digits is no 3.8 of a double
     try:
         text = column.cast(string()).to_pylist() if told or short or types.is_decimal(kind) else None
         found: list[Any] = column.to_pylist() if text is None else text

@@ -70,7 +70,7 @@ def words_before(tokenizer: object, text: str) -> list[int]:
         return own
     word: list[int] = tokenizer(WORD, add_special_tokens=False)["input_ids"]  # type: ignore[operator]
     both: list[int] = tokenizer(text + WORD, add_special_tokens=False)["input_ids"]  # type: ignore[operator]
-    return both[: -len(word)] if word and both[-len(word) :] == word else own
+    return (both[: -len(word)] if word and both[-len(word) :] == word else own) or own
 
 
 def last_ids(tokenizer: object, text: str, length: int) -> list[int]:

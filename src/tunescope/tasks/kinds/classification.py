@@ -54,7 +54,7 @@ class Classification(Labelled):
     metric = "accuracy"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "words", {label: word.strip() for label, word in self.words.items()})
+        object.__setattr__(self, "words", label_words.stripped(self.words))
         chats.check_chat(self)
         if self.by not in ("words", "head"):
             raise UserError(f"Classification(by={self.by!r}): allowed are 'words' and 'head'. Type: by='words'")

@@ -16,6 +16,13 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 
+def stripped(words: Mapping[str, str]) -> dict[str, str]:
+    """The words without white space around them. Raises UserError for what is no text."""
+    if not isinstance(words, Mapping) or not all(isinstance(word, str) for word in words.values()):
+        raise UserError(f"Classification(words={words!r}): give each label a text, as words={{'neg': 'bad'}}.")
+    return {label: word.strip() for label, word in words.items()}
+
+
 def word_tokens(
     tokenizer: PreTrainedTokenizerBase,
     template: str,
