@@ -22,6 +22,9 @@ ROWS = [
     {"text": "ein St\u00fcck", "label": 3, "more": [1, {"a": None}]},
 ]
 
+CYCLE: dict[str, Any] = {"text": "a"}
+CYCLE["label"] = CYCLE
+
 
 class Dataset:
     """As that of the library datasets: it gives its rows one by one and knows its features."""
@@ -106,12 +109,14 @@ def test_the_names_of_a_label_are_told(tmp_path: Path) -> None:
         (5, "it was given: int"),
         ([{"text": "a"}, {"text": object()}], "row 2: no file of rows holds a value of the kind object"),
         ([{"text": "\ud800"}], "row 1: 'text' holds half of a surrogate pair"),
+        ([CYCLE], "row 1: maximum recursion depth exceeded"),
         ([{("a", "b"): 1}], "row 1: keys must be str"),
     ],
 )
 def test_what_is_no_rows_is_refused_and_nothing_is_written(given: Any, told: str, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=rf"compare\(data=\.\.\.\).*{told}"):
+    with pytest.raises(UserError, match=rf"compare\(data=\.\.\.\).*{told}") as caught:
         as_paths(given, tmp_path)
+    assert str(caught.value).count("compare(") == 1
     with pytest.raises(UserError, match=rf"compare\(data=\{{'test': \.\.\.\}}\).*{told}"):
         as_paths({"test": given}, tmp_path)
     assert not list(tmp_path.iterdir())

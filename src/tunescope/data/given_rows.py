@@ -66,9 +66,11 @@ def _lines(given: object, where: str) -> Iterator[bytes]:
     for number, row in enumerate(rows, start=1):
         if not isinstance(row, Mapping):
             raise UserError(f"{where} takes {TAKEN}; it was given: {type(given).__name__} of {type(row).__name__}.")
-        check_characters(row, f"{where}, row {number}")
         try:
+            check_characters(row, f"{where}, row {number}")
             yield (json.dumps(files.finite(row), ensure_ascii=False, default=_plain) + "\n").encode()
+        except UserError:
+            raise
         except (TypeError, ValueError, RecursionError) as problem:
             raise UserError(f"{where}, row {number}: {problem}. Make it a text or a number, or leave it out.") from None
 
