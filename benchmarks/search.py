@@ -58,7 +58,7 @@ def words(count: int) -> Any:
 def soft_step(given: Bench, stack: ExitStack) -> Callable[[], None]:
     """As `train` makes it: loss, gradient, clipping, AdamW."""
     tuned = stack.enter_context(ts.attach(given.model, ts.Soft(length=LENGTH))).train()
-    rows = given.encoded("train", bos=False, room=None)
+    rows = given.encoded("train", behind="", room=None)
     parameters = tuned.parameters()
     optimizer = torch.optim.AdamW(parameters, lr=0.1)
 

@@ -288,7 +288,7 @@ def test_of_long_rows_a_part_of_a_step_is_timed_and_the_whole_told(bench, materi
     monkeypatch.setattr(estimate, "one_step", timed)
     bench.plan = question(material, arms=("lora:rank=1",), forgetting="none")
     (whole,) = estimate.estimates(bench)
-    batch, longest = steps[0], max(len(row.input_ids) for row in bench.encoded("train", bos=True, room=None))
+    batch, longest = steps[0], max(len(row.input_ids) for row in bench.encoded("train", room=None))
     monkeypatch.setattr(estimate, "TOKENS", 2 * longest)
     steps.clear()
     (part,) = estimate.estimates(bench)

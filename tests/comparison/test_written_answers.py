@@ -188,7 +188,7 @@ def test_of_an_encoder_decoder_padding_behind_an_answer_is_not_looked_at(tmp_pat
     bench = open_bench(
         plan.Plan(model=str(tmp_path / "model"), data=data, task={"kind": "generation", "input": "text"}, seeds=(0,))
     )
-    some = bench.encoded("dev", bos=True, room=None)[:2]
+    some = bench.encoded("dev", room=None)[:2]
     given = inside_attention._inputs(bench, some, with_target=True)
     lengths = [1 + len(row.lead) + len(row.target_ids) - 1 for row in some]
     assert given["decoder_attention_mask"].sum(1).tolist() == lengths and lengths[0] < lengths[1]
@@ -196,7 +196,7 @@ def test_of_an_encoder_decoder_padding_behind_an_answer_is_not_looked_at(tmp_pat
 
 def test_rows_whose_attention_would_take_too_much_memory_are_not_looked_at(material, monkeypatch):
     bench = open_bench(question(material))
-    rows = bench.encoded("dev", bos=True, room=None)
+    rows = bench.encoded("dev", room=None)
     with ts.attach(bench.model, ts.LoRA(rank=1)) as tuned:
         assert inside_attention.mechanism(bench, rows, tuned)["reason"] == ""
         monkeypatch.setattr(inside_attention, "LARGEST", 0)
@@ -213,7 +213,7 @@ def test_where_there_is_no_memory_to_look_inside_that_is_the_reason(material, mo
         raise problem
 
     bench = open_bench(question(material))
-    rows = bench.encoded("dev", bos=True, room=None)
+    rows = bench.encoded("dev", room=None)
     monkeypatch.setattr("tunescope.probes.mechanism.see", short)
     with ts.attach(bench.model, ts.LoRA(rank=1)) as tuned:
         found = inside_attention.mechanism(bench, rows, tuned)
@@ -241,7 +241,7 @@ def test_a_disk_that_is_full_is_no_fault_of_a_look(material, monkeypatch):
     bench = open_bench(question(material))
     monkeypatch.setattr("tunescope.probes.mechanism.see", full)
     with ts.attach(bench.model, ts.LoRA(rank=1)) as tuned, pytest.raises(OSError, match="No space left"):
-        inside_attention.mechanism(bench, bench.encoded("dev", bos=True, room=None), tuned)
+        inside_attention.mechanism(bench, bench.encoded("dev", room=None), tuned)
 
 
 def test_a_field_that_the_rows_lack_is_named_before_they_are_cut(material):

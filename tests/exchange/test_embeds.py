@@ -48,6 +48,17 @@ def test_what_the_client_sends_gives_the_logits_of_the_attached_model(family: st
     assert ("begins the sequence" in " ".join(done.notes)) == ("text" in arm)
 
 
+@pytest.mark.parametrize("to", ["embeds", "vllm_kv", "llama_slot"])
+@pytest.mark.parametrize("arm", ["A film.\n", "A film.", "A film.\n+soft:length=2"])
+def test_the_space_that_a_text_has_and_a_line_has_not_is_told(to: str, arm: str, tmp_path: Path) -> None:
+    for name, tokenizer in {"spaced": tools.metaspace(), "plain": tiny.tokenizer()}.items():
+        model = tools.loaded("llama", tmp_path / "base", vocabulary=len(tokenizer))
+        artifacts = tools.moved(model, *parse(f"text:text={arm}"), tokenizer=tokenizer)
+        done = convert.export(tmp_path / name, artifacts, to=to, model=model, tokenizer=tokenizer)
+        is_told = "which a text behind the context's last line does not have" in " ".join(done.notes)
+        assert is_told == (arm == "A film.\n" and name == "spaced")
+
+
 def test_both_files_hold_the_same_numbers_and_nothing_is_pickled(tmp_path: Path) -> None:
     model = tiny.make("gpt2", dtype=torch.float32)
     _, artifacts = exported(model, "soft:length=3", tiny.tokenizer(), tmp_path / "out")

@@ -59,7 +59,7 @@ def test_a_prompt_has_the_tokens_of_a_training_sequence_up_to_the_first_answer()
         assert [len(place["text"]) + len(place["label"]) for place in found.places] == [2] * 5
         labels = dict(zip((found.ids[0::2]), found.ids[1::2], strict=True))
         assert len(labels) == 5 and set(labels.values()) == {7, 8, 9}
-        for row, query in zip(rows, task.encode(rows, words, model_kind="decoder", bos=False), strict=True):
+        for row, query in zip(rows, task.encode(rows, words, model_kind="decoder", behind=""), strict=True):
             assert query.target_ids == (labels[query.input_ids[0]],)
             assert f"l{labels[query.input_ids[0]] - 7}" == row["label"]
 

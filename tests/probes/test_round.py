@@ -30,7 +30,7 @@ TASK = Classification(template="w3 {text} w4", words={"a": "w5 w6", "b": "w5 w7 
 
 def made(model: Any) -> Round:
     tokenizer, which = tiny.tokenizer(), kind(model)
-    rows = TASK.encode(QUERIES, tokenizer, model_kind=which, bos=False)
+    rows = TASK.encode(QUERIES, tokenizer, model_kind=which, behind="")
     told_apart = choices(TASK.word_ids(tokenizer, which))
     assert len(told_apart.lead) == 1
     prompts = [Prompt(demonstrated(seed, TASK), row) for seed, row in enumerate(rows)]
@@ -82,7 +82,7 @@ def test_prompts_of_a_family_that_reads_padding_as_text_run_with_their_like(fami
     model, tokenizer = zoo(family), tiny.tokenizer()
     texts = [" ".join(f"w{10 + (7 * row + place) % 30}" for place in range(size)) for row, size in enumerate(LENGTHS)]
     asked = [{"text": text, "label": label} for text, label in zip(texts, "bcabca", strict=True)]
-    rows = TASK.encode(asked, tokenizer, model_kind="decoder", bos=False)
+    rows = TASK.encode(asked, tokenizer, model_kind="decoder", behind="")
     told_apart = choices(TASK.word_ids(tokenizer, "decoder"))
     prompts = [Prompt(demonstrated(0, TASK), row) for row in rows]
     whole = Round(model, tokenizer, told_apart, TASK.labels, prompts, seed=0)
@@ -158,7 +158,7 @@ NOT_IN_A_CACHE = ["deepseek_v3", "gemma4_unified_text"]  # keys made of a latent
 def test_demonstrations_that_queries_share_are_read_once_with_the_answers_of_whole_prompts(family: str) -> None:
     """A cut too: it is in the demonstrations, and they do not look at the query."""
     model, tokenizer = zoo(family) if family in NOT_IN_A_CACHE else tiny.make(family), tiny.tokenizer()
-    rows = TASK.encode(QUERIES * 3, tokenizer, model_kind="decoder", bos=False)
+    rows = TASK.encode(QUERIES * 3, tokenizer, model_kind="decoder", behind="")
     told_apart = choices(TASK.word_ids(tokenizer, "decoder"))
     prompts = [Prompt(demonstrated(number % 2, TASK), row) for number, row in enumerate(rows * 2)]
     shared, whole = (Round(model, tokenizer, told_apart, TASK.labels, prompts, seed=0) for _ in range(2))
@@ -175,7 +175,7 @@ def test_demonstrations_that_queries_share_are_read_once_with_the_answers_of_who
 
 def test_passes_of_layers_that_take_the_keys_of_others_begin_at_none() -> None:
     model, tokenizer = zoo("gemma4_unified_text"), tiny.tokenizer()
-    rows = TASK.encode(QUERIES * 2, tokenizer, model_kind="decoder", bos=False)
+    rows = TASK.encode(QUERIES * 2, tokenizer, model_kind="decoder", behind="")
     told_apart = choices(TASK.word_ids(tokenizer, "decoder"))
     prompts = [Prompt(demonstrated(0, TASK), row) for row in rows]
     round = Round(model, tokenizer, told_apart, TASK.labels, prompts, seed=0, begun_at=(1, 2, 3))
@@ -203,7 +203,7 @@ def test_passes_that_are_alike_below_a_cut_begin_at_it_with_the_numbers_of_whole
     if getattr(config, "layer_types", None):
         config.layer_types = [config.layer_types[0]] * 6
     model, tokenizer = tiny.build(transformers.AutoModelForCausalLM, config), tiny.tokenizer()
-    rows = TASK.encode(QUERIES * 3, tokenizer, model_kind="decoder", bos=False)
+    rows = TASK.encode(QUERIES * 3, tokenizer, model_kind="decoder", behind="")
     told_apart = choices(TASK.word_ids(tokenizer, "decoder"))
     prompts = [Prompt(demonstrated(number % 2, TASK), row) for number, row in enumerate(rows * 2)]
     quick, whole = (

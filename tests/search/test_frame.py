@@ -90,7 +90,7 @@ def test_what_is_found_scores_as_the_arm_that_it_is(search):
     assert artifact.spec.text.startswith("w90 ") and artifact.spec.text.endswith(" w91")
     (spec,) = in_chat(parse(f"text:text={found.text}"), given, shown=False)
     assert spec == artifact.spec
-    rows = given.encoded("dev", bos=False, room=None)
+    rows = given.encoded("dev", behind="", room=None)
     with attach(given.model, artifact, tokenizer=given.tokenizer):
         told = given.task.predict(given.model, rows, given.tokenizer)
     assert sum(one.stats[0] for one in told) / len(told) == found.dev

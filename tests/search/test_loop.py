@@ -42,7 +42,7 @@ def scores(monkeypatch):
     """What is looked at, in order, with given (score, loss) by text instead of the model's."""
     seen, given = [], {}
 
-    def look(_bench, text, ids, rows):
+    def look(_bench, text, ids, rows, _behind):
         seen.append(text)
         assert len(rows) == ROWS
         return loop.Scored(text, *given.get(text, (0.5, 1.0)))
@@ -135,7 +135,7 @@ def test_a_score_is_that_of_the_text_attached(family):
     got = scored(given, "w20 w21", (1, 20, 21), list(range(ROWS)))
     assert got.dev == aggregate("accuracy", stats_of(given, "w20 w21", "dev"))["accuracy"]
     with ts.attach(given.model, ts.Text(text="w20 w21"), tokenizer=given.tokenizer), torch.no_grad():
-        rows = given.encoded("dev", bos=False, room=None)
+        rows = given.encoded("dev", behind="", room=None)
         assert got.loss == pytest.approx(float(given.task.loss(given.model, rows, given.tokenizer)), abs=1e-6)
 
 
@@ -205,6 +205,6 @@ def test_the_loss_of_more_rows_than_go_forward_at_once_is_the_mean_over_all_of_t
     given = bench()
     many, part = [index % ROWS for index in range(34)], [0, 1, 2, 3]  # of 32 at once, and 0 to 3 once more than 4 and 5
     all_six, four, got = (scored(given, "w20 w21", (1, 20, 21), some).loss for some in (list(range(ROWS)), part, many))
-    words = [len(row.target_ids) for row in given.encoded("dev", bos=False, room=None)]
+    words = [len(row.target_ids) for row in given.encoded("dev", behind="", room=None)]
     whole = 5 * sum(words) * all_six + sum(words[:4]) * four
     assert got == pytest.approx(whole / (5 * sum(words) + sum(words[:4])), rel=1e-9)

@@ -176,7 +176,7 @@ def test_the_losses_of_rows_are_the_loss_of_each_alone(family):
     head = {"template": "{text}", "by": "head", "words": {"a": "a", "b": "b", "c": "c"}}
     task = Classification(**(head if family == "bert" else {"template": "{text} w4", "words": WORDS}))
     given = bench(family, task=task)
-    rows = given.encoded("train", bos=True, room=None)
+    rows = given.encoded("train", room=None)
     specs = [Head(n_labels=3)] if family == "bert" else [ts.Soft(length=2)]
     with ts.attach(given.model, *specs) as tuned, torch.no_grad():
         for leaf in tuned.parameters():

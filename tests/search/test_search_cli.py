@@ -100,7 +100,7 @@ def _check_artifact(material, folder, run):
 
     assert parse(run["arm"]) == (artifact.spec,)
     with ts.attach(opened.model, artifact, tokenizer=opened.tokenizer):
-        rows = opened.encoded("test", bos=False, room=60)
+        rows = opened.encoded("test", behind="", room=60)
         got = [list(one.stats) for one in opened.task.predict(opened.model, rows, opened.tokenizer)]
     assert got == run["stats"]
     assert run["test"] == scores.aggregate("accuracy", got)

@@ -67,7 +67,7 @@ def test_a_gradient_that_is_no_number_ends_a_search_in_one_line(typed):
 def test_label_words_of_rows_that_padding_makes_no_numbers_are_those_of_each_alone():
     """Transformers' Gemma 2 in float64 has NaN for a row that is padded on the left, and numbers for it alone."""
     given = bench("gemma2")
-    rows = given.encoded("train", bos=True, room=None)
+    rows = given.encoded("train", room=None)
     assert len({len(row.input_ids) for row in rows}) > 1
     got = _scores(given, rows, range(3, 90))
     with torch.no_grad():
@@ -80,7 +80,7 @@ def test_label_words_of_weights_that_are_no_numbers_are_refused():
     with torch.no_grad():
         given.model.transformer.ln_f.weight[0] = NAN
     with pytest.raises(UserError, match="no numbers"):
-        _scores(given, given.encoded("train", bos=True, room=None), range(3, 90))
+        _scores(given, given.encoded("train", room=None), range(3, 90))
 
 
 def test_a_writer_of_templates_whose_scores_are_no_numbers_is_refused():

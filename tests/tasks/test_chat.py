@@ -170,7 +170,7 @@ def test_demonstrations_are_earlier_turns(name: str, system: str) -> None:
     task = prepared(words, system=system)
     shown = task.demonstrated(ROWS, 1, 0)
     order = [next(row for row in ROWS if row["label"] == one.name) for one in shown]
-    query = task.encode(ROWS[:1], words, model_kind="decoder", bos=False)[0]
+    query = task.encode(ROWS[:1], words, model_kind="decoder", behind="")[0]
     got = ids(words, [task.begins + "".join(map(str, shown))])[0] + query.input_ids + query.target_ids
     head = [{"role": "system", "content": system}] if system else []
     messages = head + [turn for row in order for turn in said(row, WORDS[row["label"]])] + said(ROWS[0], "great")
@@ -180,7 +180,7 @@ def test_demonstrations_are_earlier_turns(name: str, system: str) -> None:
 @pytest.mark.parametrize("name", [name for name in TEMPLATES if name != "nemo"])
 def test_a_text_in_front_is_what_the_system_says(name: str) -> None:
     words = tokenizer(name)
-    query = prepared(words).encode(ROWS[:1], words, model_kind="decoder", bos=False)[0]
+    query = prepared(words).encode(ROWS[:1], words, model_kind="decoder", behind="")[0]
     got = ids(words, [head_saying(words, "Be {brief}.", ASKED)])[0] + query.input_ids + query.target_ids
     messages = [{"role": "system", "content": "Be {brief}."}, *said(ROWS[0], "great")]
     assert rendered(words, messages)[: len(got)] == got
@@ -211,7 +211,7 @@ def test_turns_without_marks_have_demonstrations_where_tokens_are_of_one_turn_al
         shown = task.demonstrated(ROWS, 1, 0)
         rows = [next(row for row in ROWS if row["label"] == one.name) for one in shown]
         messages = [turn for row in rows for turn in plainly(row, task.words[row["label"]])] + plainly(ROWS[0], "good")
-        query = task.encode(ROWS[:1], words, model_kind="decoder", bos=False)[0]
+        query = task.encode(ROWS[:1], words, model_kind="decoder", behind="")[0]
         got = tuple(token_ids(words, task.begins + "".join(map(str, shown)))) + query.input_ids
         assert not task.turns.single and rendered(words, messages)[: len(got)] == got
 
@@ -227,7 +227,7 @@ def test_what_ends_a_system_and_what_follows_it_are_read_as_the_whole_is() -> No
         "{{ m.content }} {% else %}ASSISTANT: {{ m.content }}</s>{% endif %}{% endfor %}"
     )
     assert len(ids(words, [".\n"])[0]) == 1
-    query = prepared(words).encode(ROWS[:1], words, model_kind="decoder", bos=False)[0]
+    query = prepared(words).encode(ROWS[:1], words, model_kind="decoder", behind="")[0]
     got = ids(words, [head_saying(words, "Be brief.", ASKED)])[0] + query.input_ids
     assert rendered(words, [{"role": "system", "content": "Be brief."}, *said(ROWS[0], "great")])[: len(got)] == got
 
@@ -489,4 +489,4 @@ def test_what_ends_an_answer_may_stand_behind_white_space_and_never_in_words() -
 def test_a_turn_is_never_empty_for_calibration() -> None:
     words, task = tokenizer("chatml"), Classification(template="{text}", words=WORDS, chat=True)
     task = task.prepare({"train": ROWS}, words, model_kind="decoder")
-    assert len(contentless(task, words, model_kind="decoder", bos=True, room=None)) == 3
+    assert len(contentless(task, words, model_kind="decoder", behind=None, room=None)) == 3

@@ -45,7 +45,7 @@ def watched(model, monkeypatch):
 
 def test_inputs_end_and_answers_begin_and_end_in_the_languages_that_are_asked(folder, tmp_path, monkeypatch):
     bench = opened(folder, tmp_path, source_language="en", target_language="ro_RO")
-    (row, *_) = bench.encoded("test", bos=True, room=None)
+    (row, *_) = bench.encoded("test", room=None)
     shown = bench.tokenizer.convert_ids_to_tokens
     assert shown(row.input_ids) == ["▁the", "▁film", "▁was", "▁good", "</s>", "en_XX"]
     assert shown(row.target_ids) == ["▁filmul", "▁era", "▁bun", "</s>", "ro_RO"]
@@ -60,7 +60,7 @@ def test_where_answers_begin_with_their_language_decoding_is_told(family, source
     """As transformers' own use of them has it: forced_bos_token_id; training has it as the first target."""
     model = mbart.write(tmp_path / family, family)
     bench = opened(model, tmp_path, source_language=source, target_language=target.partition("_")[0])
-    rows = bench.encoded("test", bos=True, room=None)
+    rows = bench.encoded("test", room=None)
     language = bench.tokenizer.convert_tokens_to_ids(target)
     assert {row.target_ids[0] for row in rows} == {language}
     written = watched(bench.model, monkeypatch)
@@ -86,7 +86,7 @@ def test_languages_that_are_not_asked_stay_and_are_told(folder, tmp_path):
     bench = opened(folder, tmp_path)
     said = "en_XX to en_XX. If that is wrong, give --source-language and --target-language."
     assert bench.task.notes[-1].endswith(said)
-    (row, *_) = bench.encoded("test", bos=True, room=None)
+    (row, *_) = bench.encoded("test", room=None)
     assert bench.tokenizer.convert_ids_to_tokens(row.target_ids[-1]) == "en_XX"
 
 

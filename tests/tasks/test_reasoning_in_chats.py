@@ -70,7 +70,7 @@ def test_behind_demonstrations_steps_stand_in_their_turns(name: str) -> None:
     words = tokenizer(name)
     task = replace(prepared(words), chain=Chain(), shown=True)
     shown = task.demonstrations(ROWS[1:], 1, 0)
-    (query,) = task.encode(ROWS[:1], words, model_kind="decoder", bos=False)
+    (query,) = task.encode(ROWS[:1], words, model_kind="decoder", behind="")
     got = ids(words, [task.begins + shown])[0] + query.input_ids
     whole = rendered(words, said(ROWS[1], "No. The answer is terrible") + said(FIRST, "It is."))
     assert whole[: len(got)] == got and len(query.input_ids) > len(ids(words, [ROWS[0]["text"]])[0])

@@ -132,7 +132,7 @@ def test_special_tokens_stand_where_the_tokenizer_puts_them(tokenizer, kind, bos
     whole = tuple(tokenizer("The film")["input_ids"])
     front, back = templates.edges(tokenizer)
     assert whole == front + plain(tokenizer, "The film") + back
-    layout = templates.Layout("{text}", "text", kind, bos)
+    layout = templates.Layout("{text}", "text", kind, None if bos else "")
     [(got, cut)] = layout.encode(tokenizer, [{"text": "The film"}], [None], ["row 1"])
     expected = plain(tokenizer, "The film")
     assert (got, cut) == ((front if bos else ()) + expected + (() if kind == "decoder" else back), 0)
@@ -144,7 +144,7 @@ def test_the_input_is_cut_at_its_end_to_what_fits_and_the_template_survives(toke
         "text": "The film is great and the cast is good and grüße 😀 the film goes on and on",
         "other": "bad",
     }
-    layout = templates.Layout("{other}: {text}\nLabel:", "text", "decoder", True)
+    layout = templates.Layout("{other}: {text}\nLabel:", "text", "decoder")
     front, _ = templates.edges(tokenizer)
     if room == 10:
         room = len(front + plain(tokenizer, "bad: \nLabel:"))
@@ -163,13 +163,13 @@ def test_without_the_preferred_field_the_longest_is_cut():
 
 
 def test_a_template_without_room_and_an_empty_prompt_are_refused(tokenizer):
-    layout = templates.Layout("{text}\nLabel:", "text", "decoder", True)
+    layout = templates.Layout("{text}\nLabel:", "text", "decoder")
     with pytest.raises(UserError) as caught:
         layout.encode(tokenizer, [{"text": "long"}], [1], ["a.csv line 4"])
     assert str(caught.value) == (
         "a.csv line 4: there is room for 1 tokens before the answer, and the template alone is longer. "
         "Shorten the template, the context or the row."
     )
-    layout = templates.Layout("{text}", "text", "decoder", False)
+    layout = templates.Layout("{text}", "text", "decoder", "")
     with pytest.raises(UserError, match=r"row 1: the filled template is empty, .* Fill in the row"):
         layout.encode(tokenizer, [{"text": ""}], [None], ["row 1"])

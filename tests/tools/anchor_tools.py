@@ -26,5 +26,5 @@ def prompted(model: Any, task: Classification = TASK, seed: int = 0) -> tuple[li
     """Prompts of different lengths, and how the classes are told apart."""
     tokenizer = tiny.tokenizer()
     found = demonstrated(seed, task)
-    queries = task.encode(QUERIES, tokenizer, model_kind=kind(model), bos=False)
+    queries = task.encode(QUERIES, tokenizer, model_kind=kind(model), behind="")
     return [Prompt(found, query) for query in queries], choices(task.word_ids(tokenizer, kind(model)))

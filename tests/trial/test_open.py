@@ -204,7 +204,7 @@ def test_weights_on_the_cpu_stay_in_the_mapped_file_also_in_training_so_that_pro
     bench = open_bench(Plan(model=model, data=data, task={"kind": "classification"}))
     with ts.attach(bench.model, ts.LoRA(rank=2)) as tuned:
         tuned.train()
-        rows = bench.encoded("train", bos=True, room=None)[:4]
+        rows = bench.encoded("train", room=None)[:4]
         bench.task.loss(bench.model, rows, bench.tokenizer).backward()
         torch.optim.SGD(tuned.parameters(), lr=0.1).step()
     file = str(Path(model) / "model.safetensors")

@@ -140,7 +140,7 @@ def test_each_training_row_is_shown_other_rows_at_every_access_and_never_itself(
     demos = Demos(k=1, choose=choose, sets=2)
     draw.source(demos, bench)
     chosen, tokens = list(range(12)), lambda rows: [row.input_ids for row in rows]
-    asked = own_demos.QueryDemos(demos, bench, bench.task, 0, False)
+    asked = own_demos.QueryDemos(demos, bench, bench.task, 0, None)
     state = torch.get_rng_state()
     first, second = asked.drawn_now(chosen), asked.drawn_now(chosen)
     torch.set_rng_state(state)
@@ -160,7 +160,7 @@ def test_each_training_row_is_shown_other_rows_at_every_access_and_never_itself(
 
 def test_no_row_is_asked_to_fit_beside_another_rows_demonstrations(bench, monkeypatch):
     asked, rooms, whole = (
-        own_demos.QueryDemos(Demos(k=1, sets=2), bench, bench.task, 0, False),
+        own_demos.QueryDemos(Demos(k=1, sets=2), bench, bench.task, 0, None),
         set(),
         type(bench).encoded,
     )
@@ -174,14 +174,14 @@ def test_no_row_is_asked_to_fit_beside_another_rows_demonstrations(bench, monkey
 
 @pytest.mark.parametrize("part", ["test", "train"])
 def test_a_row_is_cut_beside_its_own_demonstrations_and_not_beside_the_longest(bench, part, monkeypatch):
-    asked = own_demos.QueryDemos(Demos(k=1, choose="balanced", sets=3), bench, bench.task, 0, False)
+    asked = own_demos.QueryDemos(Demos(k=1, choose="balanced", sets=3), bench, bench.task, 0, None)
     fronts, whole = asked.fronts(part, 7), asked.rows(part, 7)
     words = bench.task.word_ids(bench.tokenizer, bench.kind).values() if bench.kind == "decoder" else [()]
     answer = max(0, max(map(len, words)) - 1)  # its last token is read by nobody
     needed = sorted(len(row.input_ids) + answer for one in whole for row in one)
     limit = needed[len(needed) // 2]
     monkeypatch.setattr("tunescope.trial.bench.room", lambda bench, taken: limit - taken)
-    again = own_demos.QueryDemos(asked.demos, bench, bench.task, 0, False)
+    again = own_demos.QueryDemos(asked.demos, bench, bench.task, 0, None)
     found = [again.rows(part, 7)]
     if part == "train":
         state = torch.get_rng_state()
@@ -206,7 +206,7 @@ def test_rows_of_one_line_are_cut_each_from_its_own_words_and_counted_behind_any
     demos = Demos(k=1, choose="balanced", sets=3)
     same = [Row(dict(row), "test.jsonl", 1) for row in bench.splits.test]
     own = replace(bench, rows={}, demos=type(bench.demos)(), splits=replace(bench.splits, test=same))
-    apart, asked = (own_demos.QueryDemos(demos, one, one.task, 0, False) for one in (bench, own))
+    apart, asked = (own_demos.QueryDemos(demos, one, one.task, 0, None) for one in (bench, own))
     lengths = sorted(len(row.input_ids) for one in apart.rows("test", 7) for row in one)
     limit = lengths[len(lengths) // 3]
     monkeypatch.setattr("tunescope.trial.bench.room", lambda bench, taken: limit - taken)
@@ -250,7 +250,7 @@ def test_the_answer_is_the_mean_of_the_scores_behind_each_set_as_written_out(ben
     arm = arms.ready(Arm("one", f"demos:k=1,{text}"), bench)
     found = questions.predictions(arm, bench, Bare(), "test", 7)
     own, random, free, expected = (
-        own_demos.QueryDemos(arm.demos, bench, bench.task, 0, False),
+        own_demos.QueryDemos(arm.demos, bench, bench.task, 0, None),
         Random("7 test"),
         None,
         [],
@@ -407,7 +407,7 @@ def test_an_encoder_with_a_head_averages_the_logits_of_its_head(material, tmp_pa
     ready = arms.ready(Arm("one", "demos:k=1,choose=similar,sets=3+head"), bench)
     saved = ts.load(found.folder / "arms" / arm["runs"][0]["id"] / "artifact")
     with attached(bench, job.job(bench, ready, (1e-3,), 0), saved) as tuned:
-        sets = own_demos.QueryDemos(ready.demos, bench, bench.task, tuned.positions, False).rows("test", 0)
+        sets = own_demos.QueryDemos(ready.demos, bench, bench.task, tuned.positions, None).rows("test", 0)
         with torch.no_grad():
             logits = [[bench.model(torch.tensor([row.input_ids])).logits[0] for row in one] for one in sets]
     mean = torch.stack([torch.stack(one) for one in logits]).mean(0)

@@ -94,7 +94,7 @@ def test_full_tuning_on_a_masked_model_trains_its_head_and_what_is_tied_stays_ti
     bench = open_bench(question(material))
     head = bench.model.get_output_embeddings()
     assert head.weight is bench.model.get_input_embeddings().weight
-    items = bench.encoded("train", bos=True, room=None)
+    items = bench.encoded("train", room=None)
     with ts.attach(bench.model, *parse("full")) as tuned:
         names = {name for artifact in tuned.artifacts for name in artifact.tensors}
         assert {"head:cls.predictions.transform.dense.weight", "embeddings.word_embeddings.weight"} <= names
@@ -124,7 +124,7 @@ def test_full_tuning_on_a_masked_model_trains_its_head_and_what_is_tied_stays_ti
 def test_what_is_attached_reaches_the_mask_and_is_trained_there(name, arm):
     model, tokenizer = masked.make(name)
     task = Classification(words=WORDS, template="{text} it was {mask}.")
-    items = task.encode(rows(4, 0), tokenizer, model_kind="encoder", bos="text" not in arm)
+    items = task.encode(rows(4, 0), tokenizer, model_kind="encoder", behind="" if "text" in arm else None)
     before = task.loss(model, items, tokenizer)
     with ts.attach(model, *parse(arm), tokenizer=tokenizer) as tuned:
         if "text" not in arm:
@@ -146,9 +146,9 @@ def test_a_hard_prompt_is_the_same_words_in_the_text():
         front = "the plot was not good. "
         longer = task.encode([row | {"text": front + row["text"]}], tokenizer, model_kind="encoder")
         expected = task.loss(model, longer, tokenizer)
-        behind = task.encode([row], tokenizer, model_kind="encoder", bos=False)
+        behind = task.encode([row], tokenizer, model_kind="encoder", behind="")
         if name == "roberta":  # its tokens know the space before a word
-            behind = task.encode([row | {"text": " " + row["text"]}], tokenizer, model_kind="encoder", bos=False)
+            behind = task.encode([row | {"text": " " + row["text"]}], tokenizer, model_kind="encoder", behind="")
             front = front[:-1]
         with ts.attach(model, ts.Text(text=front), tokenizer=tokenizer):
             got = task.loss(model, behind, tokenizer)
@@ -192,7 +192,7 @@ def test_t5_reads_its_sentinel_wherever_it_is_looked_at(material, tmp_path):
     task = {"kind": "classification", "words": WORDS, "template": "{text} it was {mask}."}
     bench = open_bench(question(material, model=str(tmp_path), task=task))
     sentinel = tokenizer.convert_tokens_to_ids("<extra_id_0>")
-    items = bench.encoded("dev", bos=True, room=None)
+    items = bench.encoded("dev", room=None)
     for with_target in (True, False):
         looked = inside_attention._inputs(bench, items[:3], with_target=with_target)["decoder_input_ids"]
         assert looked[:, :2].tolist() == [[0, sentinel]] * 3

@@ -131,7 +131,7 @@ def _rows(bench: Bench) -> list[Any]:
     """The test set's items in the order in which they are scored."""
     from tunescope.trial.bench import room
 
-    return bench.encoded("test", bos=True, room=room(bench, 0))
+    return bench.encoded("test", room=room(bench, 0))
 
 
 def _scores(bench: Bench, run: Run) -> dict[str, list[float]]:

@@ -122,7 +122,7 @@ def _seen(bench: Bench, one: Entry, folder: Path) -> Seen:
 
     todo = next(run for run in one.runs if run.id == one.standing.runs[0]["id"])
     own = bench.at(todo.seed)
-    lengths = [len(row.input_ids) for row in own.encoded("dev", bos=True, room=None)]
+    lengths = [len(row.input_ids) for row in own.encoded("dev", room=None)]
     shortest = lengths.index(min(lengths))
     with attached(own, todo, load(run_folder.folder(folder, todo.id) / "artifact")) as tuned:
         assert isinstance(tuned, Attached)  # a trained arm has artifacts

@@ -127,7 +127,7 @@ def losses(bench: Bench, todo: Job, tuned: Tuned, rows: Sequence[Ids]) -> list[f
     left, needed = room(bench, tuned.positions), len(rows[0]) + sum(map(len, edges(bench.tokenizer)))
     if left is not None and left < needed:
         raise UserError(f"its context leaves {left} of the model's positions, and a window takes {needed}")
-    bos = not questions.begun(todo.arm, tuned)
+    bos = questions.in_front(todo.arm, tuned) is None
     return [float(one) for one in window_losses(bench.model, rows, bench.tokenizer, bos=bos)]
 
 

@@ -49,7 +49,7 @@ def lines(bench: Bench, workers: int = 1) -> Iterator[str]:
 
 def _read(bench: Bench) -> str:
     """The first training row as its tokens read, special ones too, and what is to be answered."""
-    row = bench.encoded("train", bos=True, room=room(bench, 0))[0]
+    row = bench.encoded("train", room=room(bench, 0))[0]
     text, answer = (
         json.dumps(bench.tokenizer.decode(ids), ensure_ascii=False) for ids in (row.input_ids, row.target_ids)
     )

@@ -78,7 +78,7 @@ def stats_behind(bench: Bench, artifact: Artifact | None, part: str) -> Stats:
     attached: AbstractContextManager[Attached | None] = nullcontext()
     if artifact is not None:
         attached = attach(bench.model, artifact, tokenizer=bench.tokenizer)
-    begun = artifact is not None and isinstance(artifact.spec, Text)
+    behind = artifact.spec.text if artifact is not None and isinstance(artifact.spec, Text) else None
     with attached as tuned:
-        rows = bench.encoded(part, bos=not begun, room=room(bench, tuned.positions if tuned else 0))
+        rows = bench.encoded(part, behind=behind, room=room(bench, tuned.positions if tuned else 0))
         return [list(one.stats) for one in bench.task.predict(bench.model, rows, bench.tokenizer)]

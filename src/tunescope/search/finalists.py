@@ -125,7 +125,7 @@ def tuned_score(bench: Bench, steps: int, seed: int) -> tuple[float | None, int]
     from tunescope.trial.train.loop import Diverged, Problem, train
 
     task, model, tokenizer, taken = bench.task, bench.model, bench.tokenizer, 0
-    rows, dev = (bench.encoded(part, bos=True, room=room(bench, 0)) for part in ("train", "dev"))
+    rows, dev = (bench.encoded(part, room=room(bench, 0)) for part in ("train", "dev"))
     own = sorted(Full.learning_rates)
     rate = min(bench.plan.rates, default=own[len(own) // 2])
 

@@ -102,7 +102,7 @@ def drive(bench: Bench, within: Within, moves: Moves, passes: int, seed: int, sa
 
 def _dev_rows(bench: Bench, passes: int) -> list[int]:
     """Which of the development rows are looked at."""
-    count = len(bench.encoded("dev", bos=False, room=None))
+    count = len(bench.encoded("dev", behind="", room=None))
     wanted = min(count, MOST, max(LEAST, passes // (SHARE * LOOKS * EACH)))
     return sorted(Random(0).sample(range(count), wanted))
 
@@ -133,7 +133,7 @@ class _Looks:
         self.counts[CHANGED] += front != goal.words.whole(ids)
         if text not in self.known:
             with goal.tuned.paused():
-                self.known[text] = scored(goal.bench, text, front, self.rows)
+                self.known[text] = scored(goal.bench, text, front, self.rows, goal.words.frame.behind)
             goal.passes += EACH * len(self.rows)
         self.trace.append(Point(goal.passes, text, self.known[text].dev))
         if self.trace[-1].dev > max((point.dev for point in self.trace[:-1]), default=-1.0):
@@ -160,12 +160,12 @@ def _with_room(row: Encoded, most: int | None, kind: str) -> Encoded:
     return replace(row, target_ids=row.target_ids[: most - len(row.input_ids) + 1])
 
 
-def scored(bench: Bench, text: str, ids: Ids, rows: list[int]) -> Scored:
-    """The task's metric and mean loss of some development rows behind a text, as attached."""
+def scored(bench: Bench, text: str, ids: Ids, rows: list[int], behind: str = "") -> Scored:
+    """The task's metric and mean loss of some development rows behind a text, as attached; behind: what ends that."""
     made: dict[str, Any] = {"ids": torch.tensor(ids, dtype=torch.long)}
     with attach(bench.model, Artifact(Text(text=text), made), tokenizer=bench.tokenizer) as tuned:
         most = room(bench, tuned.positions)
-        encoded = bench.encoded("dev", bos=False, room=most)
+        encoded = bench.encoded("dev", behind=behind, room=most)
         some = [_with_room(encoded[index], most, bench.kind) for index in rows]
         predictions = bench.task.predict(bench.model, some, bench.tokenizer)
         stats = [prediction.stats for prediction in predictions]

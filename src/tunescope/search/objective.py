@@ -139,7 +139,7 @@ def objective(bench: Bench, words: Vocabulary, length: int, fluency: float = 0.0
     _check(bench, length, fluency)
     embed, device = embedder(bench.model), anatomy(bench.model).device
     taken = len(words.whole(())) + length
-    rows = bench.encoded("train", bos=False, room=room(bench, taken))
+    rows = bench.encoded("train", behind=words.frame.behind, room=room(bench, taken))
     table = embed(torch.tensor(words.ids))
     start, end = (embed(torch.tensor(ids, dtype=torch.long)) for ids in (words.start, words.end))
     leaf = torch.cat([start, table[:1].expand(length, -1), end])

@@ -125,7 +125,7 @@ class Task(ABC):
         tokenizer: PreTrainedTokenizerBase,
         *,
         model_kind: str,
-        bos: bool = True,
+        behind: str | None = None,
         train: bool = False,
         room: int | None = None,
     ) -> list[Encoded]:
@@ -133,7 +133,9 @@ class Task(ABC):
 
         Args:
             model_kind: "decoder", "encoder" or "encoder-decoder".
-            bos: False where a text context in front has already begun the sequence.
+            behind: the text in front that has begun the sequence, of which its end counts: a row behind the end of a
+                line begins as any line does, without the space that some tokenizers (Llama 2's) put before a text.
+                "" where what has begun it is no text; None where nothing has.
             train: one item a row; otherwise one item a distinct input, with all its references.
             room: positions a row may use, its target included where both share them; what is over is cut
                 from the end of the input field, so that the end of the template always survives.

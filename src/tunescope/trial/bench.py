@@ -15,6 +15,7 @@ from tunescope.models.fingerprint import fingerprint
 from tunescope.models.load import load_model
 from tunescope.models.load_options import is_placed
 from tunescope.tasks.facts import Facts
+from tunescope.tasks.prompts.templates import line_end
 from tunescope.tasks.task import Encoded, Task
 from tunescope.tasks.windows import Windows
 from tunescope.trial.demos.spec import Kept
@@ -47,7 +48,7 @@ class Bench:
     fingerprint: str
     device: torch.device
     draws: Mapping[int, Splits] = field(default_factory=dict)
-    rows: dict[tuple[str, str, bool, int | None], list[Encoded]] = field(default_factory=dict)
+    rows: dict[tuple[str, str, str | None, int | None], list[Encoded]] = field(default_factory=dict)
     means: dict[tuple[str, str], torch.Tensor] = field(default_factory=dict)
     demos: Kept = field(default_factory=Kept)
     encoders: dict[str, str] = field(default_factory=dict)
@@ -82,14 +83,16 @@ class Bench:
         for one in (self, *self.by_seed.values()):
             one.plan = plan
 
-    def encoded(self, part: str, *, bos: bool, room: int | None, task: Task | None = None) -> list[Encoded]:
-        """The rows of a part, as the bench's task or another one asks them."""
-        task = task or self.task
-        key = (repr(task), part, bos, room)
+    def encoded(
+        self, part: str, *, behind: str | None = None, room: int | None, task: Task | None = None
+    ) -> list[Encoded]:
+        """The rows of a part, as the bench's task or another one asks them; behind: as in `Task.encode`."""
+        task, behind = task or self.task, behind and line_end(behind)
+        key = (repr(task), part, behind, room)
         if key not in self.rows:
             own = self.splits.parts()[part]
             self.rows[key] = task.encode(
-                own, self.tokenizer, model_kind=self.kind, bos=bos, train=part == "train", room=room
+                own, self.tokenizer, model_kind=self.kind, behind=behind, train=part == "train", room=room
             )
         return self.rows[key]
 
@@ -107,7 +110,7 @@ class Bench:
             warnings.warn(Note(f"demonstrations by likeness: {which} reads {count:,} {part} rows"), stacklevel=2)
         left = room(self, 0)
         if not encoder:
-            rows = [row.input_ids for row in self.encoded(part, bos=True, room=left)]
+            rows = [row.input_ids for row in self.encoded(part, room=left)]
             self.means[part, ""] = mean_states(self.model, rows, self.tokenizer)
             return self.means[part, ""]
         model, tokenizer = load_model(encoder)
@@ -115,7 +118,7 @@ class Bench:
         for name in PARTS:
             if (name, encoder) in self.means:
                 continue
-            texts = [row.source.replace("\t", " ") for row in self.encoded(name, bos=True, room=left)]
+            texts = [row.source.replace("\t", " ") for row in self.encoded(name, room=left)]
             self.means[name, encoder] = text_states(model.to(self.device).eval(), texts, tokenizer)
         return self.means[part, encoder]
 

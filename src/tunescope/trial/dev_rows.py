@@ -40,7 +40,7 @@ def early_rows(bench: Bench, steps: int) -> tuple[int, ...] | None:
 
 def asked(bench: Bench, part: str) -> list[Encoded]:
     """What is asked of a part, without anything in front: as many as any arm is asked."""
-    return bench.encoded(part, bos=True, room=None)
+    return bench.encoded(part, room=None)
 
 
 def early_size(bench: Bench, steps: int) -> int | None:

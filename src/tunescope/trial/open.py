@@ -102,7 +102,7 @@ def _opened(
         asked_with(bench)  # hashed while the model is whole
         share(model, plan.parallel, device)
     for part in PARTS:  # a row that cannot be used is found now, not in every arm
-        bench.encoded(part, bos=True, room=room(bench, 0))
+        bench.encoded(part, room=room(bench, 0))
     _check_answers(bench)
     return bench
 
@@ -193,7 +193,7 @@ def _check_answers(bench: Bench) -> None:
         return
     for part in PARTS:
         rows = getattr(bench.splits, part)
-        encoded = bench.encoded(part, bos=True, room=limit)
+        encoded = bench.encoded(part, room=limit)
         longest = max(encoded, key=lambda row: len(row.target_ids), default=None)
         if longest is not None and len(longest.target_ids) > limit:
             name = getattr(rows[0], "file", part)

@@ -94,14 +94,15 @@ def _tried(demos: Demos, task: Task, bench: Bench, rows: tuple[int, ...], seed: 
     from tunescope.trial.bench import room
 
     def answers(order: tuple[int, ...], given: Rows | None) -> Sequence[Prediction]:
-        words = Text(text=draw.text(bench, task, order))
+        shown = draw.text(bench, task, order)
+        words = Text(text=shown)
         with attach(bench.model, words, tokenizer=bench.tokenizer) as tuned:
             left = room(bench, tuned.positions)
             if given is None:
-                queries = bench.encoded("dev", bos=False, room=left, task=task)
+                queries = bench.encoded("dev", behind=shown, room=left, task=task)
             else:
-                queries = task.encode(given, bench.tokenizer, model_kind=bench.kind, bos=False, room=left)
-            reader = _calibrated(bench, bos=False, room=left) if demos.calibrate else task
+                queries = task.encode(given, bench.tokenizer, model_kind=bench.kind, behind=shown, room=left)
+            reader = _calibrated(bench, behind=shown, room=left) if demos.calibrate else task
             return reader.predict(bench.model, queries, bench.tokenizer)
 
     found = ordered(demos, bench, rows, seed, answers)
@@ -114,7 +115,7 @@ def task_of(arm: Ready, bench: Bench, tuned: Tuned, seed: int) -> Task:
 
     if not (arm.demos and arm.demos.calibrate) or arm.demos.each:
         return asked(arm, bench, seed)
-    return _calibrated(bench, bos=not begun(arm, tuned), room=room(bench, tuned.positions))
+    return _calibrated(bench, behind=in_front(arm, tuned), room=room(bench, tuned.positions))
 
 
 def rows_of(arm: Ready, bench: Bench, tuned: Tuned, part: str, seed: int) -> list[Encoded]:
@@ -129,7 +130,7 @@ def sets_of(arm: Ready, bench: Bench, tuned: Tuned, part: str, seed: int) -> lis
     if arm.demos and arm.demos.each:
         return _own(arm, bench, tuned).rows(part, seed)
     task = asked(arm, bench)
-    return [bench.encoded(part, bos=not begun(arm, tuned), room=room(bench, tuned.positions), task=task)]
+    return [bench.encoded(part, behind=in_front(arm, tuned), room=room(bench, tuned.positions), task=task)]
 
 
 def drawn_rows(arm: Ready, bench: Bench, tuned: Tuned, seed: int) -> Callable[[list[int]], list[Encoded]]:
@@ -161,16 +162,19 @@ def predictions(
 def _own(arm: Ready, bench: Bench, tuned: Tuned) -> own_demos.QueryDemos:
     assert arm.demos is not None
     task = asked(arm, bench)
-    return own_demos.QueryDemos(arm.demos, bench, task, tuned.positions, begun(arm, tuned))
+    return own_demos.QueryDemos(arm.demos, bench, task, tuned.positions, in_front(arm, tuned))
 
 
-def begun(arm: Ready, tuned: Tuned) -> bool:
-    """Whether a text in front has begun the sequence already."""
+def in_front(arm: Ready, tuned: Tuned) -> str | None:
+    """The text that stands in front of the rows; "" where other positions part it from them, None without one."""
+    from tunescope.methods.artifact import TokenContext
     from tunescope.methods.contexts.anchors import Anchors
     from tunescope.methods.contexts.text import Text
 
-    is_block = arm.demos is not None and not arm.demos.each
-    return is_block or any(isinstance(one.spec, Text | Anchors) for one in tuned.artifacts)
+    specs = [one.spec for one in tuned.artifacts if isinstance(one.spec, TokenContext | Anchors)]
+    if any(isinstance(spec, Text | Anchors) for spec in specs):
+        return specs[-1].text if isinstance(specs[-1], Text | Anchors) else ""
+    return "" if arm.demos is not None and not arm.demos.each else None
 
 
 def demo_facts(arm: Ready, bench: Bench, seed: int, task: Task) -> dict[str, Any] | None:
@@ -188,7 +192,9 @@ def demo_facts(arm: Ready, bench: Bench, seed: int, task: Task) -> dict[str, Any
     return {"each": False, "count": len(lines), "lines": lines, "orders": found.orders, "prior": prior}
 
 
-def _calibrated(bench: Bench, *, bos: bool, room: int | None) -> Task:
+def _calibrated(bench: Bench, *, behind: str | None, room: int | None) -> Task:
     from tunescope.tasks.answers.calibration import calibrated
 
-    return calibrated(labelled(bench.task), bench.model, bench.tokenizer, model_kind=bench.kind, bos=bos, room=room)
+    return calibrated(
+        labelled(bench.task), bench.model, bench.tokenizer, model_kind=bench.kind, behind=behind, room=room
+    )

@@ -48,6 +48,19 @@ def begins(given: Outgoing) -> bool:
     return any(isinstance(artifact.spec, Text | Anchors) for artifact in given.artifacts)
 
 
+def line_notes(given: Outgoing) -> list[str]:
+    """Told where a text's own ids begin with a space that they have not behind the context, whose words end a line."""
+    words = [one.spec for one in given.artifacts if isinstance(one.spec, TokenContext | Anchors)]
+    text = words[-1].text if words and isinstance(words[-1], Text | Anchors) else ""
+    alone, behind = templates.ids(given.tokenizer, ["a"]), templates.ids_after(given.tokenizer, text, ["a"])
+    if alone == behind:
+        return []
+    return [
+        "this tokenizer puts a space in front of any text, which a text behind the context's last line does not have: "
+        "send the text's ids as they are behind a line end"
+    ]
+
+
 def room(model: PreTrainedModel) -> int | None:
     """How many tokens the model takes in all; None where no limit is known."""
     limit = getattr(model.config.get_text_config(), "max_position_embeddings", None)

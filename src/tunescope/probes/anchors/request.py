@@ -11,6 +11,7 @@ from typing import Any
 from tunescope.errors import UserError
 from tunescope.probes.anchors.prompts import Prompt, check_room, choices
 from tunescope.probes.anchors.round import Round
+from tunescope.tasks.prompts.demonstrations import joined
 from tunescope.tasks.prompts.spans import spans
 from tunescope.tasks.task import labelled
 from tunescope.trial.bench import Bench
@@ -62,7 +63,8 @@ def rounds_of(request: AnchorRequest, bench: Bench) -> Iterator[Round]:
     test = bench.splits.test
     some = Random(0).sample(range(len(test)), min(request.rows or len(test), len(test)))
     rows = [test[index] for index in sorted(some)]
-    queries = task.encode(rows, bench.tokenizer, model_kind=kind, bos=False)
+    shown = joined(task.demonstrated(bench.splits.train, request.k, request.plan.seeds[0]))  # any of which ends alike
+    queries = task.encode(rows, bench.tokenizer, model_kind=kind, behind=shown)
     told_apart = replace(words, lead=queries[0].lead + words.lead)
     for seed in request.plan.seeds:
         found = spans(bench.tokenizer, task.demonstrated(bench.splits.train, request.k, seed), bench.task.begins)

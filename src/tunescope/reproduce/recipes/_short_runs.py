@@ -68,7 +68,7 @@ def tested_rows(bench: Bench, count: int, *, in_front: int) -> list[Encoded]:
     from tunescope.tasks.prompts.templates import edges
     from tunescope.trial.bench import room
 
-    rows = bench.encoded("test", bos=True, room=room(bench, LENGTH + in_front))[:count]
+    rows = bench.encoded("test", room=room(bench, LENGTH + in_front))[:count]
     if not in_front:
         return rows
     begin, windows = len(edges(bench.tokenizer)[0]), prose(bench, in_front)

@@ -31,6 +31,7 @@ from tunescope.reproduce.recipe import Found, Settings
 from tunescope.reproduce.recipes import _label_tasks
 from tunescope.reproduce.recipes.reweight import FIRST, PUBLISHED
 from tunescope.system import files, plugins
+from tunescope.tasks.prompts.demonstrations import joined
 from tunescope.tasks.prompts.spans import spans
 from tunescope.trial.open import open_bench
 from tunescope.trial.plan import Plan
@@ -143,7 +144,9 @@ def _at_home(settings: Settings, unit: dict[str, Any]) -> Any:
     prompts = []
     for shown, rows in made.curriculum.draws(settings["draws"], seed=1):
         found = spans(words, shown)
-        prompts += [Prompt(found, query) for query in task.encode(rows, words, model_kind="decoder", bos=False)]
+        prompts += [
+            Prompt(found, query) for query in task.encode(rows, words, model_kind="decoder", behind=joined(shown))
+        ]
     told_apart = choices(task.word_ids(words, "decoder"))
     return Round(pretrained(made), words, told_apart, task.labels, prompts, unit["seed"], at_once=64)
 

@@ -93,7 +93,7 @@ def _loss(bench: "Bench", part: str, *, begun: bool) -> float:
     from tunescope.tasks.answers.batches import evaluating
     from tunescope.trial.bench import room
 
-    rows = bench.encoded(part, bos=not begun, room=room(bench, 0))
+    rows = bench.encoded(part, behind="" if begun else None, room=room(bench, 0))
     with evaluating(bench.model):
         sums = [float(bench.task.row_losses(bench.model, [row], bench.tokenizer).sum()) for row in rows]
     return sum(sums) / sum(len(row.target_ids) for row in rows)
@@ -114,7 +114,7 @@ def _trained(settings: Settings, bench: "Bench", seed: int, rate: float) -> dict
 
     steps = settings["passes"] // (3 * settings["batch_size"])
     with attach(bench.model, Soft(length=settings["length"]), tokenizer=bench.tokenizer, seed=seed) as tuned:
-        rows = bench.encoded("train", bos=True, room=None)
+        rows = bench.encoded("train", room=None)
 
         def loss(chosen: list[int]) -> "Tensor":
             found: Tensor = bench.task.loss(bench.model, [rows[index] for index in chosen], bench.tokenizer)

@@ -68,7 +68,7 @@ class LabelWords(Search):
         self._check(bench)
         tuning = tuning_of("label_words", self.tune, self.finalists, ("keep", self.keep))
         words, n_classes = self._words(bench), len(labelled(bench.task).labels)
-        train, dev = (bench.encoded(part, bos=True, room=room(bench, 0)) for part in ("train", "dev"))
+        train, dev = (bench.encoded(part, room=room(bench, 0)) for part in ("train", "dev"))
         if tuning:
             passes = tuning.left(bench, passes, n_classes + len(dev))
         train = _drawn(train, n_classes, self._per_class(n_classes, len(dev), passes), seed)

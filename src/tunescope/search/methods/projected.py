@@ -45,7 +45,7 @@ class Projected(Search):
     def search(self, bench: Bench, passes: int, seed: int, say: Say) -> Found:
         check_answers(bench)
         soft = self._soft()
-        count = len(bench.encoded("dev", bos=True, room=None))
+        count = len(bench.encoded("dev", room=None))
         if passes < 2 * count:
             raise UserError(f"{passes} passes are too few: it scores {count} development rows twice.")
         words = vocabulary(bench.tokenizer, len(anatomy(bench.model).table.weight), self.ban, frame(bench))

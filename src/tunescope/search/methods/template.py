@@ -174,7 +174,7 @@ def _texts(
     for index, row in enumerate(rows):
         template = layout.asked(task.words[task.label_of(row, index)])
         values = {name: value(row, name, index) for name in task.fields()}
-        made = templates.Layout(template, task.text, "encoder-decoder", True)
+        made = templates.Layout(template, task.text, "encoder-decoder")
         [(ids, _)] = made.encode(tokenizer, [values], [LONGEST], [place(row, index)])
         found.append(ids)
     return found

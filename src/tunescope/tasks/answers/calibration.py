@@ -27,7 +27,7 @@ def calibrated(
     tokenizer: PreTrainedTokenizerBase,
     *,
     model_kind: str,
-    bos: bool = True,
+    behind: str | None = None,
     room: int | None = None,
 ) -> Labelled:
     """The task with the `prior` of this model, as it stands with whatever is attached to it.
@@ -38,19 +38,19 @@ def calibrated(
     first and normalises then.
 
     Args:
-        bos, room: as in `Task.encode`.
+        behind, room: as in `Task.encode`.
 
     Raises:
         UserError: as `contentless`.
     """
-    asked = contentless(task, tokenizer, model_kind=model_kind, bos=bos, room=room)
+    asked = contentless(task, tokenizer, model_kind=model_kind, behind=behind, room=room)
     words = list(task.word_ids(tokenizer, model_kind).values())
     prior = share(choices.all_scores(model, asked, words, tokenizer))
     return replace(task, prior=dict(zip(task.labels, prior.tolist(), strict=True)))  # type: ignore[type-var]
 
 
 def contentless(
-    task: Labelled, tokenizer: PreTrainedTokenizerBase, *, model_kind: str, bos: bool, room: int | None
+    task: Labelled, tokenizer: PreTrainedTokenizerBase, *, model_kind: str, behind: str | None, room: int | None
 ) -> list[Encoded]:
     """The rows without content, as the task asks them.
 
@@ -67,7 +67,7 @@ def contentless(
             "Put words around the field, as in --template '{text} It was'"
         )
     rows = [{**dict.fromkeys(task.fields(), text), task.label: task.labels[0]} for text in CONTENT_FREE]
-    return task.encode(rows, tokenizer, model_kind=model_kind, bos=bos, room=room)
+    return task.encode(rows, tokenizer, model_kind=model_kind, behind=behind, room=room)
 
 
 def share(scores: Tensor) -> Tensor:

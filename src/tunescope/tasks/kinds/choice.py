@@ -107,7 +107,7 @@ class Choice(Task):
         tokenizer: PreTrainedTokenizerBase,
         *,
         model_kind: str,
-        bos: bool = True,
+        behind: str | None = None,
         train: bool = False,
         room: int | None = None,
     ) -> list[Encoded]:
@@ -121,7 +121,7 @@ class Choice(Task):
         tokens = self._tokens(tokenizer, [texts for texts, _ in read], model_kind, places)
         fed = [max(map(len, own)) - 1 if model_kind == "decoder" else 0 for own in tokens]
         rooms = [None if room is None else room - one for one in fed]
-        layout = templates.Layout(chats.asked(self), self.input, model_kind, bos, chats.head_of(self))
+        layout = templates.Layout(chats.asked(self), self.input, model_kind, behind, chats.head_of(self))
         before = history.earlier(self, rows)
         filled = layout.encode(tokenizer, values, rooms, places, before)
         lead = templates.lead(tokenizer, model_kind)

@@ -141,7 +141,7 @@ class Classification(Labelled):
         tokenizer: PreTrainedTokenizerBase,
         *,
         model_kind: str,
-        bos: bool = True,
+        behind: str | None = None,
         train: bool = False,
         room: int | None = None,
     ) -> list[Encoded]:
@@ -150,7 +150,7 @@ class Classification(Labelled):
         fed = max(map(len, targets)) - 1 if model_kind == "decoder" else 0  # the last token is never an input
         values = [chats.values_of(self, {n: value(row, n, i) for n in self.fields()}) for i, row in enumerate(rows)]
         places = [place(row, index) for index, row in enumerate(rows)]
-        layout = templates.Layout(at.template, self.text, model_kind, bos, chats.head_of(self))
+        layout = templates.Layout(at.template, self.text, model_kind, behind, chats.head_of(self))
         before = history.earlier(self, rows)
         filled = layout.encode(tokenizer, values, [None if room is None else room - fed] * len(rows), places, before)
         masked = model_kind == "encoder" and bool(targets)

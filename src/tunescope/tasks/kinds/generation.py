@@ -150,7 +150,7 @@ class Generation(Task):
         tokenizer: PreTrainedTokenizerBase,
         *,
         model_kind: str,
-        bos: bool = True,
+        behind: str | None = None,
         train: bool = False,
         room: int | None = None,
     ) -> list[Encoded]:
@@ -167,7 +167,7 @@ class Generation(Task):
         chosen = [texts[index] for index in kept]
         places = [place(rows[index], index) for index in kept]
         targets = self._targets(tokenizer, chosen, model_kind)
-        layout = templates.Layout(chats.asked(self), self.input, model_kind, bos, chats.head_of(self))
+        layout = templates.Layout(chats.asked(self), self.input, model_kind, behind, chats.head_of(self))
         rooms = self._rooms(targets, room, model_kind, train)
         put = [chats.values_of(self, one) for one in chosen]
         filled = layout.encode(tokenizer, put, rooms, places, [before[index] for index in kept])

@@ -119,13 +119,13 @@ class Reasoning(Task):
         tokenizer: PreTrainedTokenizerBase,
         *,
         model_kind: str,
-        bos: bool = True,
+        behind: str | None = None,
         train: bool = False,
         room: int | None = None,
     ) -> list[Encoded]:
         asked, teaches = self._generation(sum(self._lengths(tokenizer))), train and self.taught
         given = [self._with_steps(row, index) for index, row in enumerate(rows)] if teaches else rows
-        items = asked.encode(given, tokenizer, model_kind=model_kind, bos=bos, train=train, room=room)
+        items = asked.encode(given, tokenizer, model_kind=model_kind, behind=behind, train=train, room=room)
         read = self._rule().answer if teaches else self._rule().answer_behind
         return [replace(one, references=tuple(read(text) or "" for text in one.references)) for one in items]
 

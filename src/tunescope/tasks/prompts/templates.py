@@ -111,6 +111,17 @@ def ids_behind(tokenizer: PreTrainedTokenizerBase, end: str, space: str, answers
     return [found[index] for index in range(len(answers))]
 
 
+def ids_after(tokenizer: PreTrainedTokenizerBase, before: str | None, texts: Sequence[str]) -> list[Ids]:
+    """Token ids of texts behind another: at the start of a line, where that ends one, and else by themselves."""
+    end = line_end(before or "")
+    return ids_behind(tokenizer, end, "", texts) if end else ids(tokenizer, texts)
+
+
+def line_end(text: str) -> str:
+    """The sign that ends the text's last line; "" where it ends in words or in a space."""
+    return text[-1:] if text[-1:].isspace() and text[-1:] != " " else ""
+
+
 def cut_field(template: str, preferred: str, values: Mapping[str, str]) -> str:
     """The field to shorten: the preferred one if the template uses it, or else this row's longest."""
     used = fields(template)
@@ -118,7 +129,12 @@ def cut_field(template: str, preferred: str, values: Mapping[str, str]) -> str:
 
 
 def fitted(
-    tokenizer: PreTrainedTokenizerBase, template: str, values: Mapping[str, str], field: str, room: int
+    tokenizer: PreTrainedTokenizerBase,
+    template: str,
+    values: Mapping[str, str],
+    field: str,
+    room: int,
+    behind: str | None = None,
 ) -> tuple[Ids, int] | None:
     """(token ids of the filled template, characters cut off the end of ``field``) with at most ``room`` ids.
 
@@ -126,7 +142,7 @@ def fitted(
     """
 
     def filled(length: int) -> Ids:
-        return ids(tokenizer, [fill(template, {**values, field: values[field][:length]})])[0]
+        return ids_after(tokenizer, behind, [fill(template, {**values, field: values[field][:length]})])[0]
 
     if len(best := filled(0)) > room:
         return None
@@ -144,13 +160,14 @@ def fitted(
 class Layout:
     """How rows become a model's input ids. ``cut`` names the field to shorten where the room is too small.
 
+    behind: as in `Task.encode`.
     head: of a chat, which begins with these words and has the special tokens that are written in it alone; else None.
     """
 
     template: str
     cut: str
     model_kind: str
-    bos: bool
+    behind: str | None = None
     head: str | None = None
 
     def encode(
@@ -171,13 +188,13 @@ class Layout:
             UserError: a row's template does not fit even without its input, or comes to no token at all.
         """
         front, back = edges(tokenizer)
-        front = front if self.bos and self.head is None else ()
+        front = front if self.behind is None and self.head is None else ()
         back = () if self.model_kind == "decoder" else back  # an end there would cut the answer off
         edge, found = len(front) + len(back), []
-        head = self.head if self.head and self.bos else ""
+        head = self.head if self.head and self.behind is None else ""
         turns = earlier or [()] * len(rows)
         texts = [head + "".join(own) + fill(self.template, row) for own, row in zip(turns, rows, strict=True)]
-        whole = ids(tokenizer, texts)
+        whole = ids_after(tokenizer, self.behind, texts)
         for row, own, tokens, room, place in zip(rows, turns, whole, rooms, places, strict=True):
             fit: tuple[Ids, int] | None = (tokens, 0)
             if room is not None and len(tokens) + edge > room:
@@ -206,11 +223,11 @@ class Layout:
         """As `fitted`, without the oldest turns; where the last one alone is too long it is cut too."""
 
         def left(gone: int) -> Ids:
-            return ids(tokenizer, [head + "".join(turns[gone:]) + fill(self.template, row)])[0]
+            return ids_after(tokenizer, self.behind, [head + "".join(turns[gone:]) + fill(self.template, row)])[0]
 
         first = bisect_left(range(len(turns)), True, lo=1, key=lambda gone: len(left(gone)) <= room) if turns else 0
         if turns and len(tokens := left(first)) <= room:
             return tokens, sum(map(len, turns[:first]))
         template = escaped(head) + self.template
-        fit = fitted(tokenizer, template, row, cut_field(template, self.cut, row), room)
+        fit = fitted(tokenizer, template, row, cut_field(template, self.cut, row), room, self.behind)
         return fit and (fit[0], fit[1] + sum(map(len, turns)))

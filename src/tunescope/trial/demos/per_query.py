@@ -31,21 +31,21 @@ LEAD = 32  # tokens of the words between steps and answer: a row with less room 
 class QueryDemos:
     """How an arm asks with demonstrations of each query's own.
 
-    taken: positions of what is attached. begun: whether that begins the sequence.
+    taken: positions of what is attached. front: the text among it, which begins the sequence; None without one.
     """
 
     demos: Demos
     bench: Bench
     task: Task
     taken: int
-    begun: bool
+    front: str | None
 
     def fronts(self, part: str, seed: int) -> list[list[Ids]]:
         """set -> row -> the tokens of its demonstrations, drawn by the seed; the same whenever they are asked for."""
-        kept, key = self.bench.demos.fronts, (self.demos, repr(self.task), part, seed, self.begun)
+        kept, key = self.bench.demos.fronts, (self.demos, repr(self.task), part, seed, self.front)
         if key not in kept:
             random = Random(f"{seed} {part}")
-            rows = range(len(self.bench.encoded(part, bos=False, room=None, task=self.task)))
+            rows = range(len(self.bench.encoded(part, behind=self._end, room=None, task=self.task)))
             sets = [sets_of(self.demos, self.bench, part, index, random) for index in rows]
             kept[key] = [[self._tokens(one) for one in some] for some in zip(*sets, strict=True)]
         return kept[key]
@@ -53,7 +53,7 @@ class QueryDemos:
     def rows(self, part: str, seed: int) -> list[list[Encoded]]:
         """set -> the rows of a part, each cut, if it has to be, beside its own demonstrations."""
         fronts, own = self.fronts(part, seed), self.bench.splits.parts()[part]
-        free = self.bench.encoded(part, bos=False, room=None, task=self.task)
+        free = self.bench.encoded(part, behind=self._end, room=None, task=self.task)
         given = [own[place if one.index is None else one.index] for place, one in enumerate(free)]
         return [self._behind(one, given, free, train=part == "train") for one in fronts]
 
@@ -64,7 +64,7 @@ class QueryDemos:
         random = Random(int(torch.randint(2**62, ())))
         fronts = [self._tokens(sets_of(self.demos, self.bench, "train", index, random)[0]) for index in chosen]
         bench, some = self.bench, [self.bench.splits.train[index] for index in chosen]
-        free = self.task.encode(some, bench.tokenizer, model_kind=bench.kind, bos=False, train=True, room=None)
+        free = self.task.encode(some, bench.tokenizer, model_kind=bench.kind, behind=self._end, train=True, room=None)
         return self._behind(fronts, some, free, train=True)
 
     def priors(self, part: str, seed: int) -> Tensor:
@@ -74,7 +74,7 @@ class QueryDemos:
         bench, fronts = self.bench, self.fronts(part, seed)
         left = self.room(fronts)
         asked = calibration.contentless(
-            labelled(self.task), bench.tokenizer, model_kind=bench.kind, bos=False, room=left
+            labelled(self.task), bench.tokenizer, model_kind=bench.kind, behind=self._end, room=left
         )
         return ensemble.priors(labelled(self.task), bench.model, fronts, asked, bench.tokenizer)
 
@@ -92,7 +92,7 @@ class QueryDemos:
             left = self.room([[front]])
             if left is not None and len(one.input_ids) + self._written(one) > left:
                 (own,) = self.task.encode(
-                    [row], bench.tokenizer, model_kind=bench.kind, bos=False, train=train, room=left
+                    [row], bench.tokenizer, model_kind=bench.kind, behind=self._end, train=train, room=left
                 )
                 one = replace(one, input_ids=own.input_ids, cut=own.cut, slot=own.slot)
             made.append(with_front(front, one))
@@ -104,13 +104,20 @@ class QueryDemos:
         return max(len(row.target_ids), sum(known) + LEAD)
 
     def _tokens(self, rows: Set) -> Ids:
-        from tunescope.methods.contexts.text import token_ids
-        from tunescope.tasks.prompts import templates
+        from tunescope.methods.contexts.text import token_ids, words_before
+        from tunescope.tasks.prompts.templates import ids, line_end
 
         tokenizer = self.bench.tokenizer
-        if self.begun:
-            return templates.ids(tokenizer, [solved(self.bench, self.task, rows)])[0]
-        return tuple(token_ids(tokenizer, text(self.bench, self.task, rows)))
+        if self.front is None:
+            return tuple(token_ids(tokenizer, text(self.bench, self.task, rows)))
+        end, shown = line_end(self.front), solved(self.bench, self.task, rows)
+        before, whole = ids(tokenizer, [end])[0], tuple(words_before(tokenizer, end + shown))
+        return whole[len(before) :] if whole[: len(before)] == before else tuple(words_before(tokenizer, shown))
+
+    @property
+    def _end(self) -> str:
+        """What a query stands behind: a solved row, any of which ends alike."""
+        return solved(self.bench, self.task, (0,))
 
 
 def passes(demos: Demos) -> int:

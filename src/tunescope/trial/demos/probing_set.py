@@ -38,7 +38,7 @@ def written(bench: Bench, orders: Sequence[tuple[int, ...]], seed: int) -> list[
     start = next(iter(templates.pieces(task.template)))[0]
     fronts = [token_ids(tokenizer, draw.text(bench, task, order) + start) for order in orders]
     left = room(bench, max(map(len, fronts)))
-    usual = max(len(row.input_ids) for row in bench.encoded("train", bos=True, room=None))
+    usual = max(len(row.input_ids) for row in bench.encoded("train", room=None))
     longest = min(LONGEST, usual, *([] if left is None else [left]))
     asked = [Encoded(index, tuple(ids), (), None, (), "") for index, ids in enumerate(fronts)]
     texts = sampled(bench.model, asked, tokenizer, longest, len(asked), Sampling(TEMPERATURE, seed))

@@ -155,4 +155,4 @@ class Kept:
 
     blocks: dict[tuple[Demos, Chain | None, int], Shown] = field(default_factory=dict)
     sources: dict[Demos, Source] = field(default_factory=dict)
-    fronts: dict[tuple[Demos, str, str, int, bool], list[list[Ids]]] = field(default_factory=dict)
+    fronts: dict[tuple[Demos, str, str, int, str | None], list[list[Ids]]] = field(default_factory=dict)

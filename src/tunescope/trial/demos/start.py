@@ -88,10 +88,10 @@ def _unread(spec: Spec) -> str:
 def _lost(bench: Bench, taken: int, task: Task | None) -> tuple[str, float]:
     """What rows lose beside a context that takes so many positions and else would not: in words, and as a share of the
     text of all rows; all of it, where not even their template fits."""
-    free = [row for part in PLAN_PARTS for row in bench.encoded(part, bos=True, room=room(bench, 0), task=task)]
+    free = [row for part in PLAN_PARTS for row in bench.encoded(part, room=room(bench, 0), task=task)]
     try:
         left = room(bench, taken)
-        beside = [row for part in PLAN_PARTS for row in bench.encoded(part, bos=True, room=left, task=task)]
+        beside = [row for part in PLAN_PARTS for row in bench.encoded(part, room=left, task=task)]
     except UserError as problem:
         return f"leave no room ({problem})", 1.0
     cut = [one.cut - alone.cut for alone, one in zip(free, beside, strict=True) if one.cut > alone.cut]
