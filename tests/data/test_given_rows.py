@@ -53,6 +53,15 @@ class DataFrame:
         return self.rows
 
 
+def test_columns_of_one_name_are_refused(tmp_path: Path) -> None:
+    given = DataFrame(ROWS)
+    given.columns = ["text", "label", "text"]
+    with pytest.raises(
+        UserError, match=r"compare\(data=...\): more than one column has the name 'text'. Rename all but"
+    ):
+        as_paths(given, tmp_path)
+
+
 @pytest.mark.parametrize("kind", [list, tuple, iter, Dataset, DataFrame])
 def test_rows_come_back_as_they_were(kind: Any, tmp_path: Path) -> None:
     path = as_paths(kind(ROWS), tmp_path / "runs")

@@ -86,8 +86,10 @@ def query_ids(bench, text, *, alone):
     """The ids of a filled template; alone, or to stand behind demonstrations, which begin the sequence."""
     tokenizer, mark = bench.tokenizer, {"encoder": "[MASK]", "encoder-decoder": "<extra_id_0>"}.get(bench.kind)
     filled = bench.task.template.replace("{mask}", mark or "").replace("{text}", text)
-    ids = tokenizer(filled)["input_ids"]
-    return ids if alone or bench.kind != "encoder" else ids[1:]
+    if alone:
+        return tokenizer(filled)["input_ids"]
+    line = tokenizer("\n", add_special_tokens=False)["input_ids"]
+    return tokenizer("\n" + filled)["input_ids"][len(line) + (bench.kind == "encoder") :]
 
 
 def front_ids(bench, shown):

@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import date, time
 from decimal import Decimal
@@ -60,6 +61,10 @@ def _path(given: Data, where: str, folder: Path) -> str | Path:
 def _lines(given: object, where: str) -> Iterator[bytes]:
     _tell_names(given)
     records = getattr(given, "to_dict", None) if hasattr(given, "columns") else None
+    if records:
+        names = Counter(map(str, given.columns))  # type: ignore[attr-defined]
+        if twice := [name for name, count in names.items() if count > 1]:
+            raise UserError(f"{where}: more than one column has the name {twice[0]!r}. Rename all but one.")
     rows = records("records") if records else given
     if not isinstance(rows, Iterable):
         raise UserError(f"{where} takes {TAKEN}; it was given: {type(given).__name__}.")
