@@ -99,6 +99,13 @@ def test_what_cannot_be_given_is_refused_in_one_line() -> None:
         compare("m", "d.jsonl", plan=Plan(), steps=5)
 
 
+def test_a_task_that_is_no_task_is_refused_with_what_to_type():
+    with pytest.raises(
+        UserError, match=r"task='classification', template='\{text\} It was'; or a Task; it was given: dict\."
+    ):
+        compare("model", "rows.jsonl", task={"kind": "classification"})
+
+
 def test_seeds_that_are_not_given_are_three_with_looks_at_more_and_none_are_refused() -> None:
     assert (given().seeds, given().max_seeds) == ((0, 1, 2), 12)
     assert (given(seeds=3).max_seeds, given(seeds=3, max_seeds=6).max_seeds, given(k_shot=4).max_seeds) == (

@@ -135,6 +135,11 @@ def compare(
         UserError: something given cannot be used, or every arm was refused.
     """
     named = isinstance(model, str | Path)
+    if not isinstance(task, str | Task | None):
+        raise UserError(
+            "compare(task=...) takes the name of a kind of task, whose fields stand beside it, as in "
+            "task='classification', template='{text} It was'; or a Task; it was given: " + type(task).__name__ + "."
+        )
     paths = as_paths(data, Path(out).parent if out is not None else Path(RUNS))
     question = _question(str(model) if named else _name(model), paths, plan, task, fields)
     question = piloted(question) if pilot else question
