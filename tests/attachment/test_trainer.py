@@ -20,6 +20,7 @@ import tunescope as ts
 from tunescope.attachment.attached import Attached
 from tunescope.attachment.bank.banked import Banked
 from tunescope.attachment.weights import named_parameters
+from tunescope.errors import UserError
 from tunescope.methods.artifact import Artifact
 from tunescope.models.fingerprint import fingerprint
 
@@ -419,3 +420,35 @@ def test_a_call_cut_short_before_the_classifier_leaves_no_logits_of_a_head_behin
         gc.collect()
         assert [one() for one in left] == [None] * 3
         assert torch.equal(model(**given).logits, wanted)
+
+
+@pytest.mark.parametrize("own", [False, True])
+@pytest.mark.parametrize("arm", ["prefix:length=3", "lora:rank=2"])
+def test_a_trainer_that_would_train_nothing_is_refused_at_its_first_step(arm: str, own: bool, tmp_path: Path) -> None:
+    model, seen = tiny.make("gpt2", dtype=torch.float32), []
+    with ts.attach(model, *tiny.away(model, arm, 0)) as tuned:
+        optimizers = (torch.optim.AdamW(tuned.train().parameters()) if own else None, None)
+        tuned.train()
+        trainer = tf.Trainer(
+            model,
+            arguments(tmp_path),
+            train_dataset=examples(model),
+            eval_dataset=examples(model),
+            data_collator=recording(seen),
+            optimizers=optimizers,
+        )
+        assert "eval_loss" in trainer.evaluate()
+        seen.clear()
+        with pytest.raises(UserError, match=r"^zero_grad\(\) clears no gradient here: .* within `with tuned\.registered"):
+            trainer.train()
+        assert len(seen) <= 1
+    assert "zero_grad" not in model.__dict__
+
+
+def test_a_trainer_of_the_models_own_parameters_is_not_refused(tmp_path: Path) -> None:
+    model = tiny.make("gpt2", dtype=torch.float32)
+    with ts.attach(model, ts.Prefix(length=3)):
+        own = model.transformer.wte.weight.requires_grad_()
+        before = own.detach().clone()
+        tf.Trainer(model, arguments(tmp_path), train_dataset=examples(model)).train()
+        assert not torch.equal(own, before)

@@ -73,6 +73,7 @@ def marked(model: PreTrainedModel, tuned: object, *, wants_output_start: bool, i
     with (
         _bodies_marked(model),
         _parts_kept(model, in_weights=in_weights),
+        _trainers_told(model),
         standing_in(model, own),
         _start_taken(model) if wants_output_start else nullcontext(),
     ):
@@ -107,6 +108,24 @@ def _parts_kept(model: PreTrainedModel, *, in_weights: bool) -> Iterator[None]:
                 del own["save_pretrained"]
             stack.enter_context(standing_in(part, own))
         stack.callback(model.register_state_dict_post_hook(_around_told).remove)
+        yield
+
+
+@contextmanager
+def _trainers_told(model: PreTrainedModel) -> Iterator[None]:
+    """UserError where gradients are cleared of a model that has none, as a Trainer does which finds nothing to train."""
+    plain = model.zero_grad
+
+    def zero_grad(*given: Any, **more: Any) -> None:
+        if REGISTERED not in model._modules and not any(one.requires_grad for one in model.parameters()):
+            raise UserError(
+                "zero_grad() clears no gradient here: what is attached is among the model's parameters only within "
+                "`with tuned.registered():`, and none of the model's own is to be trained. A Trainer is made, and "
+                "trains, within that; in a loop of your own call the optimizer's zero_grad()."
+            )
+        plain(*given, **more)
+
+    with standing_in(model, {"zero_grad": zero_grad}):
         yield
 
 
