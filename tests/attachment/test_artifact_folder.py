@@ -49,6 +49,18 @@ def test_a_folder_says_what_it_holds(saved: Path) -> None:
     assert str(saved.parent) not in (saved / artifact_folder.MANIFEST).read_text()
 
 
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
+def test_tensors_come_back_in_the_precision_that_they_have(dtype: torch.dtype, tmp_path: Path) -> None:
+    model = tiny.make("gpt2")
+    (made,) = tiny.away(model, "lora:rank=2")
+    given = Artifact(made.spec, {name: value.to(dtype) for name, value in made.tensors.items()})
+    for mapped in (False, True):
+        folder = ts.save(tmp_path / str(mapped), given, model=model)
+        (again,) = ts.load(folder, mapped=mapped)
+        assert all(again.tensors[name].dtype == dtype for name in given.tensors)
+        assert all(torch.equal(again.tensors[name], value) for name, value in given.tensors.items())
+
+
 def test_nothing_is_overwritten_and_a_failed_save_leaves_nothing(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = tiny.make("gpt2")
     artifact = initialised(model, [ts.LoRA(rank=2)], None, 0)[0]
@@ -159,8 +171,9 @@ def test_damage_is_named(saved: Path) -> None:
     data = bytearray(tensors.read_bytes())
     data[-1] ^= 1
     tensors.write_bytes(bytes(data))
-    with pytest.raises(ts.UserError, match=r"is damaged: its sha256 is not the one in tunescope.json"):
-        ts.load(saved)
+    for mapped in (False, True):
+        with pytest.raises(ts.UserError, match=r"is damaged: its sha256 is not the one in tunescope.json"):
+            ts.load(saved, mapped=mapped)
     (saved / artifact_folder.MANIFEST).write_text("{")
     with pytest.raises(ts.UserError, match="not readable as JSON: the folder is damaged"):
         ts.load(saved)

@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 
 import tunescope as ts
 from tunescope.exchange import convert
-from tunescope.exchange.adapters import prefix
+from tunescope.exchange.adapters import bottleneck, prefix
 from tunescope.exchange.adapters.config import CONFIG, TENSORS
 
 REFUSED = {("t5", "prefix_flat"), ("gpt2", "residual"), ("bert", "residual")}
@@ -162,6 +162,49 @@ def test_a_part_that_is_missing_or_fits_no_other_is_named(tmp_path: Path) -> Non
             theirs.read("bert", folder)
 
 
+def test_a_compacter_without_biases_is_one_whose_biases_are_nothing(tmp_path: Path) -> None:
+    """As phm_bias=False leaves them out."""
+    found = {}
+    for name in ("zero", "absent"):
+        folder = theirs.copied("bert", "compacter", tmp_path / name)
+        biases = {key: value for key, value in load_file(folder / TENSORS).items() if key.endswith(".b")}
+        assert biases
+        changed = {key: torch.zeros_like(value) if name == "zero" else None for key, value in biases.items()}
+        (found[name],) = theirs.read("bert", theirs.retensored(folder, changed)).artifacts
+    assert found["zero"].spec == found["absent"].spec
+    assert all(torch.equal(value, found["absent"].tensors[key]) for key, value in found["zero"].tensors.items())
+
+
+def test_a_norm_behind_a_parallel_adapter_is_of_what_it_adds_alone() -> None:
+    """The library norms the block's output too where one in sequence has adapter_residual_before_ln."""
+    fields = {"ln_after": True, "adapter_residual_before_ln": True}
+    bottleneck.check_exact(fields | {"is_parallel": True})
+    with pytest.raises(ts.UserError, match="adapter_residual_before_ln=True norms the block's output too"):
+        bottleneck.check_exact(fields)
+
+
+def test_the_network_of_a_prefix_has_the_activation_that_the_file_says(tmp_path: Path) -> None:
+    active = {"leakyrelu": torch.nn.functional.leaky_relu, "relu": torch.relu, "gelu": torch.nn.functional.gelu}
+    for name, function in (active | {"tanh": torch.tanh}).items():
+        folder = theirs.configured(theirs.copied("gpt2", "prefix", tmp_path / name), non_linearity=name)
+        parts = {".".join(key.split(".")[-3:]): value.double() for key, value in load_file(folder / TENSORS).items()}
+        table, up = parts["self_prefix.wte.weight"], parts["control_trans.2.weight"]
+        hidden = function(table @ parts["control_trans.0.weight"].T + parts["control_trans.0.bias"])
+        flat = (hidden @ up.T + parts["control_trans.2.bias"]).view(3, 4, 2, 4)
+        (artifact,) = theirs.read("gpt2", folder).artifacts
+        expected = flat[:, 2].transpose(0, 1)
+        torch.testing.assert_close(artifact.tensors["decoder.1.self.key"], expected, rtol=0, atol=1e-12)
+
+
+def test_chosen_parts_of_a_fused_map_stand_as_the_map_has_them_whatever_the_order_of_their_names(
+    tmp_path: Path,
+) -> None:
+    folder = theirs.configured(theirs.copied("gpt2", "lora", tmp_path), attn_matrices=["v", "q"])
+    (got,), (expected,) = (theirs.read("gpt2", at).artifacts for at in (folder, theirs.HERE / "gpt2" / "lora"))
+    assert got.spec == expected.spec
+    assert all(torch.equal(got.tensors[name], value) for name, value in expected.tensors.items())
+
+
 def test_a_prefix_comes_with_the_library_s_own_condition() -> None:
     (note,) = theirs.read("gpt2", theirs.HERE / "gpt2" / "prefix").notes
     assert note.startswith("in that library a decoder's prefix takes part as meant with attn_implementation='eager'")
@@ -204,6 +247,14 @@ def test_an_older_library_s_lora_has_the_scale_that_it_was_computed_with(tmp_pat
     ]
     for version in ("adapters.1.1.0", "3.2.1", "adapters.x"):
         assert theirs.read("gpt2", theirs.headed(folder, version=version)).artifacts[0].spec.scale == 3.0
+
+
+@pytest.mark.parametrize("case", ["houlsby", "prefix", "mam"])
+def test_what_an_older_library_wrote_of_other_kinds_is_read_as_it_is(case: str, tmp_path: Path) -> None:
+    found = theirs.read("gpt2", theirs.headed(theirs.copied("gpt2", case, tmp_path), version="adapters.1.0.1"))
+    expected = theirs.read("gpt2", theirs.HERE / "gpt2" / case)
+    assert found.notes == expected.notes
+    assert [one.spec for one in found.artifacts] == [one.spec for one in expected.artifacts]
 
 
 def test_a_field_of_an_older_file_that_is_absent_has_the_library_s_default(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -127,7 +128,12 @@ def test_a_difference_that_may_be_rounding_says_how_to_be_sure(tmp_path: Path) -
 
 
 def test_too_large_a_difference_or_a_failure_leaves_nothing(tmp_path: Path) -> None:
-    for dtype, allowed, refused in ((torch.float64, 1e-10, 1e-8), (torch.float32, 1e-5, 1e-3)):
+    for dtype, allowed, refused in (
+        (torch.float64, 1e-10, 1e-8),
+        (torch.float32, 1e-5, 1e-3),
+        (torch.float16, 5e-3, 0.05),
+        (torch.bfloat16, 0.02, 0.2),
+    ):
         model = tiny.make("gpt2", dtype=dtype)
         folder = tmp_path / str(dtype)
         for apart in (refused, float("nan"), float("inf")):
@@ -166,6 +172,20 @@ def test_what_cannot_be_exported_or_read_is_refused_in_a_line(tmp_path: Path) ->
         export(lora(model))
     with pytest.raises(ts.UserError, match=r"There is no folder .*absent to read made files from"):
         convert.read(tmp_path / "absent", form="made", model=model)
+
+
+def test_another_tokenizer_and_another_head_than_the_artifact_s_are_refused(tmp_path: Path) -> None:
+    model, words = tiny.make("gpt2"), tiny.tokenizer()
+    given = replace(lora(model), tokenizer=tokenizer_hash(words))
+    convert.export(tmp_path / "same", given, to="made", model=model, tokenizer=words)
+    words.add_tokens(["more"])
+    with pytest.raises(ts.UserError, match=r"was made with another tokenizer \(other vocabulary\): load that one"):
+        convert.export(tmp_path / "out", given, to="made", model=model, tokenizer=words)
+    model = tiny.build(transformers.AutoModelForSequenceClassification, tiny.configs()["bert"])
+    given = replace(lora(model), head="0" * 64)
+    with pytest.raises(ts.UserError, match=r"was saved on another head \(0{12}\) than this BertForSequenceClassif"):
+        convert.export(tmp_path / "out", given, to="made", model=model)
+    assert not (tmp_path / "out").exists()
 
 
 def test_what_is_read_is_checked_against_the_model(tmp_path: Path) -> None:

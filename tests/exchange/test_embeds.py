@@ -48,6 +48,15 @@ def test_what_the_client_sends_gives_the_logits_of_the_attached_model(family: st
     assert ("begins the sequence" in " ".join(done.notes)) == ("text" in arm)
 
 
+def test_the_client_takes_an_empty_text_behind_words(tmp_path: Path) -> None:
+    tokenizer = tools.metaspace()
+    model = tools.loaded("llama", tmp_path / "base", vocabulary=len(tokenizer))
+    _, artifacts = exported(model, "text:text=A film", tokenizer, tmp_path / "out")
+    client = runpy.run_path(str(tmp_path / "out" / "client_vllm.py"))
+    got = client["embeds"](model, tokenizer, "", tmp_path / "out")
+    assert torch.equal(got, model.get_input_embeddings()(artifacts[0].tensors["ids"]).to(got.dtype))
+
+
 @pytest.mark.parametrize("to", ["embeds", "vllm_kv", "llama_slot"])
 @pytest.mark.parametrize("arm", ["A film.\n", "A film.", "A film.\n+soft:length=2"])
 def test_the_space_that_a_text_has_and_a_line_has_not_is_told(to: str, arm: str, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import torch
 import transformers as tf
 from running_llama import running
 from tiny_gguf import gguf_of, words
+from tokenizers.processors import TemplateProcessing
 
 import tunescope as ts
 from tunescope.exchange import convert
@@ -87,6 +88,25 @@ def test_what_a_slot_cannot_be_is_refused(change, says, tmp_path):
         convert.export(tmp_path / "slot", artifacts, to="llama_slot", model=model, tokenizer=words())
 
 
+@pytest.mark.parametrize("to", ["llama_slot", "vllm_kv"])
+def test_rotations_that_are_made_larger_are_refused(to, tmp_path):
+    rope = {"rope_type": "yarn", "rope_theta": 1e4, "factor": 4.0, "original_max_position_embeddings": 128}
+    model = model_of("llama", rope_parameters=rope)
+    assert model.model.rotary_emb.attention_scaling > 1.1
+    with pytest.raises(ts.UserError, match=rf"^--to {to}: this model scales its rotations"):
+        convert.export(tmp_path / "out", tuned_of(model, [ts.Prefix(length=2)]), to=to, model=model, tokenizer=words())
+
+
+@pytest.mark.parametrize("to", ["llama_slot", "vllm_kv"])
+@pytest.mark.parametrize("kind", ["longrope", "dynamic"])
+def test_rotations_that_hang_on_the_length_of_the_text_are_refused(to, kind, tmp_path):
+    rope = {"rope_type": kind, "rope_theta": 1e4, "factor": 4.0, "original_max_position_embeddings": 16}
+    own = {"attention_factor": 1.0, "short_factor": [1.0] * 8, "long_factor": [2.0] * 8} if kind == "longrope" else {}
+    model = model_of("llama", rope_parameters=rope | own, max_position_embeddings=64)
+    with pytest.raises(ts.UserError, match=rf"^--to {to}: this model scales its rotations"):
+        convert.export(tmp_path / "out", tuned_of(model, [ts.Prefix(length=2)]), to=to, model=model, tokenizer=words())
+
+
 @pytest.mark.parametrize(
     ("specs", "says"),
     [
@@ -151,6 +171,22 @@ def client_of(folder):
     module = importlib.util.module_from_spec(found)
     found.loader.exec_module(module)
     return module
+
+
+def test_a_start_token_stands_between_a_prefix_and_the_text_and_not_behind_words(tmp_path, monkeypatch):
+    model, tokenizer = model_of("llama"), words()
+    tokenizer.bos_token = "w1"
+    tokenizer.backend_tokenizer.post_processor = TemplateProcessing(single="w1 $A", special_tokens=[("w1", 1)])
+    for spec, start in ((ts.Prefix(length=3), (1,)), (ts.Text(text="w7 w8"), ())):
+        with ts.attach(model, spec, tokenizer=tokenizer) as tuned:
+            artifacts = list(tuned.artifacts)
+        folder = tmp_path / type(spec).__name__
+        convert.export(folder, artifacts, to="llama_slot", model=model, tokenizer=tokenizer)
+        client, sent = client_of(folder), []
+        assert start == client.START
+        monkeypatch.setattr(client, "post", lambda url, path, body, sent=sent: sent.append(body))
+        client.ask("http://here", [0, 0, 0], [7, 8], slot=2)
+        assert sent == [{"prompt": [0, 0, 0, *start, 7, 8], "id_slot": 2, "cache_prompt": True}]
 
 
 @pytest.fixture(params=["f32", "f16"])

@@ -1,6 +1,7 @@
 """Words as messages and as a prefix: the ids are those of the attached context, or it is said that they are not."""
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -8,12 +9,14 @@ import pytest
 import serving_tools as tools
 import tiny
 import torch
+from tokenizers.processors import TemplateProcessing
 
 import tunescope as ts
 from tunescope.exchange import convert
 from tunescope.exchange.serving.chat_template import messages
 from tunescope.tasks.kinds.classification import Classification
 from tunescope.tasks.kinds.generation import Generation
+from tunescope.tasks.prompts.turns import Turns
 
 ROWS = [{"text": f"{how} film", "label": how, "line": how} for how in ("good", "bad", "good", "bad")]
 SYSTEM = (
@@ -57,6 +60,18 @@ def test_a_blank_line_at_the_end_has_the_tokens_that_it_has_in_the_string(tmp_pa
     assert tokenizer(text + "The")["input_ids"] == kept + tokenizer("The")["input_ids"]
 
 
+def test_a_token_that_the_tokenizer_puts_at_an_end_is_none_of_the_prefix(tmp_path: Path) -> None:
+    tokenizer = tools.byte_level()
+    tokenizer.backend_tokenizer.post_processor = TemplateProcessing(
+        single="<s> $A </s>", special_tokens=[("<s>", 1), ("</s>", 2)]
+    )
+    model = tools.loaded("gpt2", tmp_path / "base", vocabulary=len(tokenizer))
+    done, _ = exported(model, "Good: the film.\n", tokenizer, tmp_path / "out")
+    assert done.difference is not None and done.difference < 1e-12
+    kept = json.loads((tmp_path / "out" / "tunescope-export.json").read_text())["prompt"]["ids"]
+    assert kept[0] == 1 and kept[-1] != 2
+
+
 def test_where_the_string_has_other_tokens_than_its_parts_that_is_said_and_nothing_compared(tmp_path: Path) -> None:
     tokenizer = tools.byte_level()
     model = tools.loaded("gpt2", tmp_path / "base", vocabulary=len(tokenizer))
@@ -84,6 +99,21 @@ def test_demonstrations_become_turns_that_say_the_same_text(tmp_path: Path) -> N
     assert any("no chat template: use prefix.txt" in note for note in done.notes)
     assert json.loads((tmp_path / "out" / "tunescope-export.json").read_text())["query"] == "{text}\nLabel:"
     assert (tmp_path / "out" / "prefix.txt").read_text() == text
+
+
+@pytest.mark.parametrize("note", ["", "the server begins answers otherwise"])
+def test_behind_a_chat_s_turns_the_query_is_a_turn_too(note: str, tmp_path: Path) -> None:
+    template = "{% for m in messages %}[{{ m['role'] }}]{{ m['content'] }};{% endfor %}"
+    tokenizer = tools.byte_level(template=template)
+    model = tools.loaded("gpt2", tmp_path / "base", vocabulary=len(tokenizer))
+    turns = Turns(head="", before="[user]", lead=";[assistant]", shown=";[assistant]", end=";", note=note)
+    about = {"task": {"chat": asdict(turns), "template": "{text} film"}}
+    done, _ = exported(model, "[user]A dull film;[assistant]bad;", tokenizer, tmp_path / "out", about)
+    said = json.loads((tmp_path / "out" / "messages.json").read_text())
+    assert said == [{"role": "user", "content": "A dull film"}, {"role": "assistant", "content": "bad"}]
+    manifest = json.loads((tmp_path / "out" / "tunescope-export.json").read_text())
+    assert manifest["query"] == "[user]{text} film;[assistant]"
+    assert done.notes[0] == f"messages.json: 1 demonstration as turns; in a chat {note or 'as in tuning'}"
 
 
 def test_written_answers_become_turns_too() -> None:

@@ -162,6 +162,7 @@ def test_some_biases_beside_lora_go_to_peft_with_those_of_its_maps(only: str, tm
     artifacts = tiny.away(model, f"lora:rank=2,sites=attn.q+full:only={only}")
     done = convert.export(tmp_path / "out", artifacts, to="peft", model=model)
     assert done.difference is not None and done.difference < 1e-12
+    assert json.loads((tmp_path / "out" / CONFIG).read_text())["bias"] == "all"  # which peft goes by when it trains on
     given = tiny.batch(model, "right")
     with ts.attach(model, *artifacts):
         wanted = peftly.outputs(model, given)
@@ -425,8 +426,9 @@ def test_tokens_that_the_configuration_does_not_name_are_refused(tmp_path: Path)
     for indices in ({"other": READ}, [3, 3, 5], [True, 5, 7], {"embed_tokens": "3"}):
         with pytest.raises(ts.UserError, match="and its configuration does not say which"):
             convert.read(peftly.configured(folder, trainable_token_indices=indices), form="peft", model=model)
-    with pytest.raises(ts.UserError, match=r"3 tokens of 'model.embed_tokens' are .* of 97"):
-        convert.read(peftly.configured(folder, trainable_token_indices=[3, 5, 97]), form="peft", model=model)
+    for rows in ([3, 5, 97], [-1, 5, 7]):
+        with pytest.raises(ts.UserError, match=r"3 tokens of 'model.embed_tokens' are .* of 97"):
+            convert.read(peftly.configured(folder, trainable_token_indices=rows), form="peft", model=model)
 
 
 def test_a_head_over_words_that_the_model_lacks_is_asked_for(tmp_path: Path) -> None:
@@ -502,6 +504,49 @@ def test_a_shift_without_a_bias_to_take_it_is_not_merged_and_no_dora(tmp_path: P
     other = initialised(model, [ts.LoRA(rank=2)], None, 0)
     with pytest.raises(ts.UserError, match=r"and another LoRA act at 'decoder.0.self.q': keep tunescope's own folder"):
         convert.export(tmp_path / "out", [made, *other], to="peft", model=model)
+
+
+@pytest.mark.parametrize("beside", [(), ("ffn.in",), ("attn.o", "ffn.out")])
+def test_a_dora_of_a_part_of_a_map_leaves_the_other_rows_and_maps_as_they_were(beside: Any, tmp_path: Path) -> None:
+    model = tiny.make("gpt2")
+    parts = [ts.LoRA(rank=2, gain=True, sites=("decoder.0.self.q",))]
+    given = moved(initialised(model, parts + [ts.LoRA(rank=3, alpha=5.0, sites=beside)] * bool(beside), None, 1))
+    own, site = given[0].tensors, "decoder.0.self.q"
+    own[f"{site}:gain"].uniform_(0.5, 1.5, generator=torch.Generator().manual_seed(1))
+    own[f"{site}:shift"] = (1 - own[f"{site}:gain"]) * model.transformer.h[0].attn.c_attn.bias.detach()[:24]
+    done = convert.export(tmp_path / "out", given, to="peft", model=model)
+    assert done.difference is not None and done.difference < 1e-12
+    ids = tiny.batch(model, "right")
+    with ts.attach(model, *given):
+        ours = peftly.outputs(model, ids)
+    theirs = peftly.outputs(peftly.loaded(model, tmp_path / "out"), ids)
+    torch.testing.assert_close(tiny.real(ids, theirs), tiny.real(ids, ours), rtol=0, atol=1e-12)
+    own[f"{site}:gain"][0] = 0.0
+    own[f"{site}:shift"][0] = model.transformer.h[0].attn.c_attn.bias.detach()[0]
+    with pytest.raises(ts.UserError, match=r"gain or shift at 'transformer.h.0.attn.c_attn' is none that DoRA has"):
+        convert.export(tmp_path / "none", given, to="peft", model=model)
+
+
+def test_modules_of_one_layer_that_were_trained_are_changed_there_alone(tmp_path: Path) -> None:
+    model = tiny.make("gpt2")
+    made = peftly.wrapped(model, lora(model, "c_attn", modules_to_save=["h.1.ln_2"]))
+    found = convert.read(peftly.written(made, tmp_path / "peft"), form="peft", model=model)
+    assert found.artifacts[0].spec == ts.Full(only=("h.1.ln_2.bias", "h.1.ln_2.weight"))
+    given = tiny.batch(model, "none")
+    with ts.attach(model, *found.artifacts):
+        torch.testing.assert_close(peftly.outputs(model, given), peftly.outputs(made, given), rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("only", ["ln_f.weight", "h.0.ln_1.weight"])
+def test_a_weight_beside_lora_goes_to_peft_with_the_bias_that_its_module_has(only: str, tmp_path: Path) -> None:
+    model = tiny.make("gpt2")
+    artifacts = tiny.away(model, f"lora:rank=2,sites=attn.q+full:only={only}")
+    convert.export(tmp_path / "out", artifacts, to="peft", model=model)
+    given = tiny.batch(model, "none")
+    with ts.attach(model, *artifacts):
+        wanted = peftly.outputs(model, given)
+    got = peftly.outputs(peftly.loaded(model, tmp_path / "out"), given)
+    torch.testing.assert_close(got, wanted, rtol=0, atol=1e-12)
 
 
 def test_names_are_shown_in_ranges() -> None:

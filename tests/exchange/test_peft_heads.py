@@ -1,6 +1,7 @@
 """Classification heads that peft saves beside an artifact."""
 
 import copy
+import json
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from zoo import zoo
 import tunescope as ts
 from tunescope.attachment.initial_artifacts import initialised
 from tunescope.exchange import convert
-from tunescope.exchange.peft.config import TENSORS, checked
+from tunescope.exchange.peft.config import CONFIG, TENSORS, checked
 from tunescope.methods.artifact import Artifact
 
 LABELS = 5
@@ -43,6 +44,7 @@ METHODS = {
     "lora": lambda: peft.LoraConfig(task_type="SEQ_CLS", r=2, target_modules=["query", "value"]),
     "prefix": lambda: peft.PrefixTuningConfig(task_type="SEQ_CLS", num_virtual_tokens=3),
     "prompt": lambda: peft.PromptTuningConfig(task_type="SEQ_CLS", num_virtual_tokens=3),
+    "p-tuning": lambda: peft.PromptEncoderConfig(task_type="SEQ_CLS", num_virtual_tokens=3, encoder_hidden_size=9),
 }
 
 
@@ -240,6 +242,18 @@ def test_a_head_that_reads_the_pooler_is_written_for_transformers_class(spec: An
     torch.testing.assert_close(logits(peftly.loaded(whole, tmp_path / "out"), given), expected, rtol=0, atol=1e-12)
 
 
+def test_what_is_written_whole_beside_a_head_is_in_the_file_too(tmp_path: Path) -> None:
+    whole, base = classifier("llama")
+    arm = f"lora:rank=2+full:only=norm.weight+head:n_labels={LABELS},token=last,bias=False"
+    artifacts = tiny.away(base, arm)
+    convert.export(tmp_path / "out", artifacts, to="peft", model=base)
+    assert json.loads((tmp_path / "out" / CONFIG).read_text())["modules_to_save"] == ["model.norm", "score"]
+    given = padded(base, "right")
+    with ts.attach(base, *artifacts):
+        expected = logits(base, given)
+    torch.testing.assert_close(logits(peftly.loaded(whole, tmp_path / "out"), given), expected, rtol=0, atol=1e-12)
+
+
 def test_a_model_s_own_head_is_told_not_to_be_in_the_file(tmp_path: Path) -> None:
     whole, base = classifier("bert")
     for index, model in enumerate((whole, base)):
@@ -266,9 +280,10 @@ def test_a_head_that_reads_the_pooler_reads_its_output() -> None:
 
 def test_what_no_head_here_says_is_refused(tmp_path: Path) -> None:
     whole, base = classifier("bert")
-    folder = peftly.written(peftly.wrapped(whole, METHODS["prompt"]()), tmp_path / "prompt")
-    with pytest.raises(ts.UserError, match=r"behind a soft prompt, where peft's head reads the prompt's first row"):
-        convert.read(folder, form="peft", model=base)
+    for method in ("prompt", "p-tuning"):
+        folder = peftly.written(peftly.wrapped(whole, METHODS[method]()), tmp_path / method)
+        with pytest.raises(ts.UserError, match=r"behind a soft prompt, where peft's head reads the prompt's first row"):
+            convert.read(folder, form="peft", model=base)
     folder = peftly.written(peftly.wrapped(whole, METHODS["lora"]()), tmp_path / "answers", task_type="QUESTION_ANS")
     with pytest.raises(ts.UserError, match=r"for the task 'QUESTION_ANS'; a head here classifies whole texts \(SEQ_C"):
         convert.read(folder, form="peft", model=base)

@@ -113,6 +113,27 @@ def test_rank_stabilised_scales_and_patterns_are_read_as_peft_reads_them(family:
     assert scales[2] == {round(3 / 2**0.5, 12)}
 
 
+@pytest.mark.parametrize(
+    ("alphas", "scale"),
+    [
+        ({"attn": 9, "_attn": 9, "h.0": 9}, 5 / 3),  # ends of a name, but of no part of it; and no end
+        ({"c_attn": 2, r".*\.attn\..*": 9}, 2 / 3),  # the first that says so
+        ({r".*\.attn\..*": 9, "c_attn": 2}, 9 / 3),
+    ],
+)
+def test_a_pattern_names_whole_parts_of_a_path_and_the_first_that_does_counts(
+    alphas: dict[str, int], scale: float, tmp_path: Path
+) -> None:
+    """In the order of the file: peft sorts them when it saves."""
+    model, given = tiny.make("gpt2"), {"input_ids": tiny.ids()}
+    config = peftly.lora(model, r=3, lora_alpha=5, target_modules=["c_attn"], fan_in_fan_out=True)
+    folder = peftly.written(peftly.wrapped(model, config), tmp_path / "peft", alpha_pattern=alphas)
+    (artifact,) = imported(model, folder).artifacts
+    assert artifact.spec.scale == pytest.approx(scale, rel=1e-12)
+    expected = peftly.outputs(peftly.loaded(model, folder), given)
+    torch.testing.assert_close(attached(model, [artifact], given), expected, rtol=0, atol=1e-12)
+
+
 @pytest.mark.parametrize("targets", ["all-linear", r".*\.(q_proj|up_proj)", ["q_proj"]])
 def test_all_linear_a_regex_and_chosen_layers_are_what_the_keys_say(targets: Any, tmp_path: Path) -> None:
     model = tiny.make("llama")

@@ -18,6 +18,7 @@ from tunescope.attachment.initial_artifacts import initialised
 from tunescope.exchange import convert
 from tunescope.exchange.peft import config as peft_config
 from tunescope.exchange.peft.config import CONFIG, TENSORS
+from tunescope.exchange.peft.starts import without_start
 
 Q = "base_model.model.model.layers.0.self_attn.q_proj"
 
@@ -82,6 +83,60 @@ def test_dora_on_an_embedding_or_beside_a_start_of_its_own_is_refused(tmp_path: 
     folder = peftly.written(made, tmp_path / "peft")
     refused(folder, "DoRA on an embedding has no place here. Merge it in peft")
     refused(peftly.configured(folder, init_lora_weights="olora"), "init_lora_weights='olora' under DoRA has no place")
+
+
+@pytest.mark.parametrize("start", [False, None, "gaussian", "eva", "orthogonal", "mica"])
+def test_a_start_that_left_the_base_as_it_was_makes_no_difference(start: Any, lora: Path) -> None:
+    expected = read(lora).artifacts
+    found = read(peftly.configured(lora, init_lora_weights=start))
+    assert not found.notes and [one.spec for one in found.artifacts] == [one.spec for one in expected]
+    for name, value in expected[0].tensors.items():
+        assert torch.equal(found.artifacts[0].tensors[name], value)
+
+
+@pytest.mark.parametrize(
+    ("start", "told"),
+    [
+        ("loftq", r"'loftq' changed the base weights before training .* Merge it in peft"),
+        ("corda", r"'corda' changed .* path_initial_model_for_weight_conversion=START"),
+        ("lora_ga", r"'lora_ga' changed .* path_initial_model_for_weight_conversion=START"),
+        ("new", r"'new' changed the base weights before training by what is not in the file"),
+    ],
+)
+def test_a_start_that_changed_the_base_by_what_is_not_in_the_file_is_refused(start: str, told: str, lora: Path) -> None:
+    refused(peftly.configured(lora, init_lora_weights=start), told)
+
+
+def test_a_start_that_cannot_be_done_again_here_is_refused(tmp_path: Path) -> None:
+    model = tiny.make("gpt2", dtype=torch.float32)
+    how = peftly.lora(model, r=2, target_modules=["c_attn"], fan_in_fan_out=True)
+    folder = peftly.written(peftly.wrapped(model, how), tmp_path / "gpt2")
+    peftly.configured(folder, init_lora_weights="olora")
+    refused(folder, "'olora', and the weights here are stored transposed, where peft takes another product", "gpt2")
+    quantised = torch.nn.Linear(6, 4)
+    quantised.weight = torch.nn.Parameter(torch.zeros(4, 6, dtype=torch.int8), requires_grad=False)
+    for start in ("pissa", "olora"):
+        with pytest.raises(ts.UserError, match=f"'{start}', and the weights here are quantised. Save it as plain LoRA"):
+            without_start({"init_lora_weights": start}, quantised, 1.0, torch.ones(2, 6), torch.ones(4, 2))
+
+
+def test_what_stands_on_an_embedding_is_named_by_the_configuration_and_has_no_start_of_its_own(tmp_path: Path) -> None:
+    model = tiny.make("llama")
+    how = peftly.lora(model, r=2, target_modules=["q_proj", "embed_tokens"])
+    folder = peftly.written(peftly.wrapped(model, how), tmp_path / "peft")
+    for start in ("pissa", "olora"):
+        peftly.configured(folder, init_lora_weights=start)
+        refused(folder, f"'model.embed_tokens' is an embedding, and init_lora_weights='{start}' takes a product out of")
+    peftly.configured(folder, init_lora_weights=True, target_modules=["q_proj"])
+    refused(folder, "'model.embed_tokens' does not belong: target_modules names q_proj")
+
+
+def test_an_ia3_that_the_configuration_does_not_name_is_refused(tmp_path: Path) -> None:
+    model = tiny.make("llama")
+    how = peft.IA3Config(task_type="CAUSAL_LM", target_modules=["k_proj", "v_proj"], feedforward_modules=[])
+    folder = peftly.written(peftly.wrapped(model, how), tmp_path / "peft")
+    peftly.configured(folder, target_modules=["k_proj"])
+    refused(folder, "'model.layers.0.self_attn.v_proj' does not belong: target_modules names k_proj")
 
 
 def test_a_whole_weight_that_nothing_says_was_trained_is_refused_unless_it_is_the_base_s(tmp_path: Path) -> None:
@@ -208,11 +263,14 @@ def test_a_layer_that_was_taken_out_of_the_file_is_told(lora: Path) -> None:
     assert found.notes == [told]
     assert found.artifacts[0].spec.sites == ("decoder.1.self.q",)
     assert not read(peftly.configured(lora, layers_to_transform=[1])).notes
+    alone = peftly.configured(lora, layers_to_transform=None, exclude_modules=["model.layers.0.self_attn.q_proj"])
+    assert not read(alone).notes
 
 
 def test_another_base_than_the_file_names_is_told_and_its_revision(lora: Path) -> None:
     model = tiny.make("llama")
     model.config.name_or_path = "/models/tiny-llama"
+    model.config._commit_hash = "0a1b"
     for named, revision, told in (
         ("org/other", None, ["its configuration names 'org/other'; this model is 'tiny-llama'"]),
         ("org/other", "v2", ["its configuration names 'org/other' at revision 'v2'; this model is 'tiny-llama'"]),
@@ -222,6 +280,7 @@ def test_another_base_than_the_file_names_is_told_and_its_revision(lora: Path) -
             ["its configuration names its base at revision 'v2': whether this model is that is not"],
         ),
         ("org/tiny-llama", None, []),
+        ("org/tiny-llama", "0a1b", []),  # the one that the model was loaded at
         (None, None, []),
     ):
         peftly.configured(lora, base_model_name_or_path=named, revision=revision)
@@ -261,8 +320,10 @@ ALTERED_FIELDS = [
     ({"rank_pattern": {"(": 3}}, r"rank_pattern has '\(', which is no pattern"),
     ({"alpha_pattern": {"q_proj": "x"}}, "alpha_pattern has 'x' and should have a positive number"),
     ({"alpha_pattern": [1]}, r"alpha_pattern is \[1\], which it cannot be: the file was altered"),
+    ({"rank_pattern": ["q_proj"]}, r"rank_pattern is \['q_proj'\], which it cannot be: the file was altered"),
     ({"target_modules": [3, "x"]}, "q_proj' does not belong: target_modules names 3, x"),
     ({"target_modules": []}, "q_proj' does not belong: target_modules names nothing"),
+    ({"target_modules": ["proj"]}, "q_proj' does not belong: target_modules names proj"),  # an end, but of no part
     ({"target_modules": 3}, "target_modules is 3, which it cannot be"),
     ({"lora_dropout": "x"}, "lora_dropout is 'x', which it cannot be"),
     ({"lora_dropout": 1.5}, "lora_dropout is 1.5 and should be from 0 to below 1"),
@@ -321,6 +382,7 @@ def test_what_peft_cannot_say_is_not_written(tmp_path: Path) -> None:
         ((ts.Prefix(length=2), ts.Prefix(length=2)), r"and not prefix \+ prefix"),
         ((ts.Soft(length=2), ts.LoRA(rank=2)), r"and not soft \+ lora"),
         ((ts.Text(text="w3 w4"),), "peft has no text"),
+        ((ts.Prefix(length=2), ts.Full(only=("norm.weight",))), r"peft has no full \(.*\): merge it into the weights"),
     ):
         artifacts = initialised(model, specs, tiny.tokenizer(), 0)
         with pytest.raises(ts.UserError, match=told):

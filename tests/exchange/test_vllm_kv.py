@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from test_llama_slot import SPECS, model_of, tuned_of
@@ -238,6 +239,60 @@ def test_pages_of_another_form_stop_the_server(vllm: None, change: Any, said: st
         client.ContextConnector(config(), KVConnectorRole.WORKER).register_kv_caches(caches)
 
 
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda page: page.transpose(0, 1), r"model\.layers\.0\..* has pages \(23, 2, 4, 2, 16\)"),  # FlashInfer's
+        (lambda page: page[:, :, :2], r"has pages \(2, 23, 2, 2, 16\), and the context needs \(2, blocks, 4, 2, 16\)"),
+        (lambda page: page[..., :8], r"has pages \(2, 23, 4, 2, 8\)"),
+        (lambda page: page[0], r"has pages \(23, 4, 2, 16\)"),
+    ],
+)
+def test_pages_laid_out_otherwise_stop_the_server(vllm: None, change: Any, said: str, tmp_path: Path) -> None:
+    client, model, _ = exported(tmp_path / "out", [ts.Prefix(length=2)])
+    caches = {one: change(page) for one, page in pages(model).items()}
+    with pytest.raises(RuntimeError, match=said):
+        client.ContextConnector(config(), KVConnectorRole.WORKER).register_kv_caches(caches)
+
+
+def test_a_server_of_a_model_with_more_layers_stops(vllm: None, tmp_path: Path) -> None:
+    client, model, _ = exported(tmp_path / "out", [ts.Prefix(length=2)])
+    caches = pages(model)
+    caches["model.layers.3.self_attn.attn"] = torch.zeros(2, BLOCKS, BLOCK, 2, 16)
+    with pytest.raises(RuntimeError, match=r"^model\.layers\.3\..*: the context is of a model with 3 layers\.$"):
+        client.ContextConnector(config(), KVConnectorRole.WORKER).register_kv_caches(caches)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_pages_of_less_precision_have_the_context_rounded_to_it(vllm: None, dtype: torch.dtype, tmp_path: Path) -> None:
+    client, model, _ = exported(tmp_path / "out", [ts.Prefix(length=5)])
+    caches = pages(model, dtype)
+    assert step(client, [(Request("a", [*client.STAND_INS, 7]), 0, [3, 1])], caches) == [5]
+    for side, name in enumerate(("keys", "values")):
+        kept = torch.from_numpy(np.load(tmp_path / "out" / f"{name}.npy")).to(dtype)
+        for layer, cache in enumerate(caches.values()):
+            assert torch.equal(cache[side, 3], kept[layer, :4]) and torch.equal(cache[side, 1, 0], kept[layer, 4])
+
+
+@pytest.mark.parametrize("part", ["key", "value"])
+def test_a_context_of_numbers_that_are_none_is_not_written(part: str, tmp_path: Path) -> None:
+    model = model_of("llama")
+    artifacts = tuned_of(model, [ts.Prefix(length=3)])
+    artifacts[0].tensors[f"decoder.1.self.{part}"].data[0, 0, 0] = float("nan")
+    for to in ("vllm_kv", "llama_slot"):
+        with pytest.raises(UserError, match="holds numbers that are not finite: its training diverged"):
+            convert.export(tmp_path / "out", artifacts, to=to, model=model, tokenizer=words())
+    assert not (tmp_path / "out").exists()
+
+
+def test_stand_ins_are_ordinary_tokens_that_both_the_tokenizer_and_the_model_have(tmp_path: Path) -> None:
+    model, tokenizer = model_of("llama", vocab_size=40), words()  # which has 300
+    tokenizer.add_special_tokens({"additional_special_tokens": [f"w{index}" for index in range(30)]})
+    artifacts = tuned_of(model, [ts.Prefix(length=30)])
+    convert.export(tmp_path / "out", artifacts, to="vllm_kv", model=model, tokenizer=tokenizer)
+    assert set(client_of(tmp_path / "out").STAND_INS) <= set(range(30, 40))
+
+
 def test_contexts_have_stand_ins_of_their_own_and_one_position_is_too_few(tmp_path: Path) -> None:
     model = model_of("llama")
     found = []
@@ -255,7 +310,7 @@ def test_contexts_have_stand_ins_of_their_own_and_one_position_is_too_few(tmp_pa
     assert found[0].KVConnectorBase_V1 is object  # it asks where no vLLM is
 
 
-def test_words_and_what_is_kept_of_them_have_begun_the_text(tmp_path: Path) -> None:
+def test_words_and_what_is_kept_of_them_have_begun_the_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model, tokenizer = model_of("llama"), words()
     begun = TemplateProcessing(single="w1 $A", special_tokens=[("w1", 1)])
     tokenizer.bos_token = "w1"
@@ -266,7 +321,11 @@ def test_words_and_what_is_kept_of_them_have_begun_the_text(tmp_path: Path) -> N
             artifacts = list(tuned.artifacts)
         folder = tmp_path / type(spec).__name__
         convert.export(folder, artifacts, to="vllm_kv", model=model, tokenizer=tokenizer)
-        assert start == client_of(folder).START
+        client, sent = client_of(folder), []
+        assert start == client.START
+        monkeypatch.setattr(client, "post", lambda url, path, body, sent=sent: sent.append(body))
+        client.ask("http://here", "m", [7, 8])
+        assert sent[0]["prompt"] == [*client.STAND_INS, *start, 7, 8]
 
 
 def test_it_asks_with_the_stand_ins_in_front(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

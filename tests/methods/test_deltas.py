@@ -167,6 +167,28 @@ def test_an_adapter_starts_as_lora_or_as_bert() -> None:
 
 
 @each
+@pytest.mark.parametrize("scale", ["4.0", "learned"])
+def test_a_norm_on_what_comes_out_stands_behind_the_scale(family: str, scale: str) -> None:
+    def formula(x: Tensor, h: Tensor, p: dict[str, Tensor], query: Any) -> Tensor:
+        scaled = (p["scale"] if scale == "learned" else 4.0) * unified.bottleneck(h, p)
+        return h + unified.layer_norm(scaled, p["norm"], p["norm_bias"])
+
+    check(family, f"adapter:bottleneck=3,norm=out,scale={scale}", formula)
+
+
+@each
+@pytest.mark.parametrize("norm", ["in", "out"])
+def test_a_norm_of_the_multi_head_adapter_is_over_all_heads(family: str, norm: str) -> None:
+    def formula(x: Tensor, h: Tensor, p: dict[str, Tensor], query: Tensor) -> Tensor:
+        if norm == "in":
+            return unified.multi_head(unified.layer_norm(query, p["norm"], p["norm_bias"]), h, p, 2.0)
+        added = unified.multi_head(query, torch.zeros_like(h), p, 2.0)
+        return h + unified.layer_norm(added, p["norm"], p["norm_bias"])
+
+    check(family, f"adapter:bottleneck=3,placement=multi-head,sites=attn.heads,scale=2.0,norm={norm}", formula)
+
+
+@each
 def test_the_mam_adapter_is_a_gated_prefix_and_a_scaled_parallel_adapter(family: str) -> None:
     """He et al., section 4.6: prefix of length l at attention, PA at the ffn with s = 4."""
 
@@ -200,6 +222,7 @@ def test_bitfit_is_every_bias_changed_and_nothing_else(family: str) -> None:
         ("mamba2", {"bias", "dt_bias"}),
         ("t5", set()),  # relative_attention_bias.weight is a table
         ("ernie4_5_moe", set()),  # e_score_correction_bias only chooses experts
+        ("afmoe", set()),  # and so does expert_bias
     ],
 )
 def test_biases_by_other_names_are_biases_and_are_trained(family: str, named: set[str]) -> None:
@@ -296,6 +319,32 @@ def test_a_head_reads_each_row_s_first_real_token(padding: str, context: str, is
         torch.testing.assert_close(out.last_hidden_state, states, rtol=0, atol=0)
 
 
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("dense", ["none", "tanh", "relu", "gelu"])
+def test_a_head_is_a_map_or_two_with_their_activation_between(dense: Any, bias: bool) -> None:
+    torch.manual_seed(0)
+    head = ts.Head(n_labels=3, dense=dense, bias=bias)
+    fresh = head.init(SiteShape(40, 40, 1))
+    shapes = {"weight": (3, 40)} | ({} if dense == "none" else {"dense_weight": (40, 40)})
+    assert {name: tuple(value.shape) for name, value in fresh.items() if "bias" not in name} == shapes
+    assert {name for name in fresh if "bias" in name} == {name.replace("weight", "bias") for name in shapes if bias}
+    for name, value in fresh.items():
+        assert float(value.std()) == pytest.approx(0.0 if "bias" in name else 0.02, rel=0.2)
+    p = {name: torch.randn(value.shape, dtype=torch.float64) for name, value in fresh.items()}
+    x = torch.randn(2, 5, 40, dtype=torch.float64)
+    state = x
+    if dense != "none":
+        state = {"tanh": torch.tanh, **ACTIVE}[dense](x @ p["dense_weight"].T + p.get("dense_bias", 0.0))
+    expected = state @ p["weight"].T + p.get("bias", 0.0)
+    torch.testing.assert_close(head.apply(p, x, x), expected, rtol=0, atol=1e-12)
+
+
+def test_a_head_on_the_pooler_reads_the_first_token_alone() -> None:
+    for token in ("last", "every"):
+        with pytest.raises(ts.UserError, match=rf"a pooler reads the first token: leave out pooler, or token={token}"):
+            ts.attach(tiny.make("bert"), ts.Head(pooler=True, token=token))  # type: ignore[arg-type]
+
+
 def test_dropout_acts_in_training_alone() -> None:
     model = tiny.make("gpt2")
     (artifact,) = moved(model, "lora:rank=2,dropout=0.5")
@@ -344,6 +393,8 @@ def test_a_weight_change_is_the_map_that_the_delta_adds(method: Any) -> None:
     [
         (ts.LoRA(rank=0), r"LoRA\(rank=0\): a 24 -> 24 map takes a rank in \[1, 24\]"),
         (ts.LoRA(rank=25), r"LoRA\(rank=25\): a 24 -> 24 map takes a rank in \[1, 24\]"),
+        (ts.LoRA(dropout=1.0), r"LoRA\(dropout=1\): a share is at least 0 and below 1, as in dropout=0\.1"),
+        (ts.LoRA(dropout=-0.1), r"LoRA\(dropout=-0\.1\): a share is at least 0 and below 1"),
         (ts.Adapter(bottleneck=0), r"Adapter\(bottleneck=0\): a bottleneck is at least 1 wide"),
         (ts.Adapter(placement="multi-head", sites=("ffn.in",)), "has no query to read: use the sites 'attn'"),
         (
@@ -432,6 +483,31 @@ def test_an_adapter_on_the_stream_reads_what_the_block_is_added_to(family: str, 
     expected = seen["h"] + unified.parallel(source, torch.zeros_like(seen["h"]), p, 1.0)
     torch.testing.assert_close(seen["changed"], expected, rtol=0, atol=1e-11)
     assert (seen["changed"] - seen["h"]).abs().max() > 1e-3
+
+
+def test_lora_starts_with_numbers_that_go_by_the_width_that_it_reads() -> None:
+    """Kaiming's uniform at sqrt(5), as in peft and the authors' code: up to 1 / sqrt(d_in) to both sides."""
+    a = ts.LoRA(rank=30).init(SiteShape(100, 400, 1))["a"]
+    assert a.shape == (30, 100)
+    assert float(a.abs().max()) == pytest.approx(0.1, rel=0.01)
+    assert float(a.std()) == pytest.approx(0.1 / 3**0.5, rel=0.05)
+    assert abs(float(a.mean())) < 0.005
+
+
+@pytest.mark.parametrize("gain", [False, True])
+def test_dropout_takes_numbers_that_are_read_for_all_rows_and_for_each_of_its_own(gain: bool) -> None:
+    eye, rows = torch.eye(40, dtype=torch.float64), torch.arange(1, 4, dtype=torch.float64)
+    own = {"gain": torch.full((40,), 2.0), "shift": torch.full((40,), 5.0)} if gain else {}
+    spec = ts.LoRA(rank=40, dropout=0.25, gain=gain)
+    x, h = torch.full((3, 6, 40), 3.0, dtype=torch.float64), torch.full((3, 6, 40), 7.0, dtype=torch.float64)
+    bare = 7.0 * 2 + 5 if gain else 7.0
+    alike = {"a": eye, "b": eye} | own
+    by_row = {"a": eye.expand(3, 40, 40), "b": rows[:, None, None] * eye}
+    by_row |= {name: value.expand(3, 40) for name, value in own.items()}
+    for made, scale in ((spec.apply(alike, x, h), torch.ones(3)), (spec.apply_by_row(by_row, x, h), rows)):
+        for row, by in zip(made, scale.tolist(), strict=True):
+            assert set(row.flatten().tolist()) == {bare, bare + by * 4.0}  # 3 / (1 - 0.25), or nothing
+            assert float((row == bare).double().mean()) == pytest.approx(0.25, abs=0.1)
 
 
 def test_lora_by_row_is_each_row_s_own_at_its_scale() -> None:

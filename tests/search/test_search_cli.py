@@ -1,6 +1,7 @@
 """`tunescope search` as a person meets it: tables, a page, artifacts, and other models."""
 
 import errno
+import html
 import json
 import re
 import shlex
@@ -78,9 +79,9 @@ def test_it_prints_the_prompts_and_writes_results_a_page_and_artifacts(tunescope
     assert [one["name"] for one in results["searches"]] == methods
     assert "no prompt" in out and "CARRIED TO OTHER MODELS" in out and f"prompts: {tmp_path / 'out' / 'prompts'}" in out
     assert "bert is refused: A search trains nothing, and an encoder has no answer" in out
-    html = (tmp_path / "out" / "report.html").read_text()
+    page = (tmp_path / "out" / "report.html").read_text()
     for run in [run for one in results["searches"] for run in one["runs"]]:
-        assert run["found"]["text"] in out and run["found"]["text"] in html
+        assert run["found"]["text"] in out and run["found"]["text"] in page
         assert run["found"]["passes"] <= 330
         _check_artifact(material, tmp_path / "out" / run["artifact"], run)
     poor, bert = results["transfer"]
@@ -88,6 +89,26 @@ def test_it_prints_the_prompts_and_writes_results_a_page_and_artifacts(tunescope
     for one, source in zip(poor["searches"], results["searches"], strict=True):
         texts = [run["found"]["text"] for run in source["runs"]]
         assert (one["status"] == "refused") == any("film" in text for text in texts)
+
+
+def test_what_is_odd_in_the_rows_and_what_is_cut_beside_a_prompt_are_told(monkeypatch, capsys, material, tmp_path):
+    data, out = material["train"], tmp_path / "out"
+    words = ["--dev", material["dev"], "--test", data, "--out", out, "--workers", "1", "--seeds", "1"]
+    words += ["--passes", "330", "--method", "random:length=58"]
+    code, said, err = call(monkeypatch, capsys, "search", material["model"], data, *words)
+    assert code == 0, err
+    results = json.loads((out / "results.json").read_text())
+    assert code == 0 and any("also in train" in note for note in results["data"]["notes"])
+    page = (out / "report.html").read_text()
+    for note in results["data"]["notes"]:
+        assert f"note: {note}" in said and html.escape(note) in page
+    (run,) = results["searches"][0]["runs"]
+    opened = open_bench(question(material["model"], data, PlanOptions(dev=material["dev"], test=data)))
+    for part, count in run["cut"].items():  # of 64 positions 58 are the prompt's, and one the answer's
+        rows = opened.encoded(part, room=None)
+        assert count == sum(len(row.input_ids) > 5 for row in rows) > 0
+        assert f"{count} {part} rows cut beside it" in said
+    assert set(run["cut"]) == {"dev", "test"}
 
 
 def _check_artifact(material, folder, run):
@@ -385,10 +406,10 @@ def made_up(shown):
 def test_words_of_a_prompt_are_shown_and_never_read_as_markup():
     results = made_up("<script>x</script> [red]y[/red] \x1b[31m z")
     found = findings.findings(results)
-    html = findings_page.page(list(found.values()), findings.facts(results))
-    assert "<script>" not in html and "&lt;script&gt;x" in html and "[red]y[/red]" in html
+    page = findings_page.page(list(found.values()), findings.facts(results))
+    assert "<script>" not in page and "&lt;script&gt;x" in page and "[red]y[/red]" in page
     text = "\n".join(map(terminal.finding, found.values()))
-    assert "<script>x</script> [red]y[/red] \\x1b[31m z" in text and "\x1b" not in text + html
+    assert "<script>x</script> [red]y[/red] \\x1b[31m z" in text and "\x1b" not in text + page
 
 
 def test_passes_are_the_mean_over_the_seeds_as_the_score_is():

@@ -73,6 +73,14 @@ def test_each_token_is_left_out_for_the_first_reason_that_holds():
     assert pieces.left_out == {"special": 3, "that come back as others": 4}
 
 
+@pytest.mark.parametrize("sign", ["\ufe0f", "\u200b", "\u00ad", "\u202e", "a\u202e", "\u3164", " \u2060", "a\x07"])
+def test_signs_that_nobody_sees_or_that_turn_the_writing_round_are_left_out(sign):
+    made = Tokenizer(models.WordLevel({"[UNK]": 0, sign: 1, "a\u200d": 2, "\u0301": 3, "\u0e31": 4}, unk_token="[UNK]"))
+    found = vocabulary(tf.PreTrainedTokenizerFast(tokenizer_object=made, unk_token="[UNK]"), 5)
+    assert found.left_out == {"special": 1, "blanks and control characters": 1}
+    assert found.ids == (2, 3, 4)
+
+
 def test_tokens_that_merge_where_they_meet_do_not_come_back_and_settle_to_what_they_merge_to():
     tokens = byte_level()
     found = vocabulary(tokens, len(tokens))

@@ -3,7 +3,9 @@
 import json
 import pickle
 from dataclasses import replace
+from pathlib import Path
 from random import Random
+from types import SimpleNamespace
 
 import masked
 import pytest
@@ -18,6 +20,8 @@ from tunescope.comparison.comparison import ask
 from tunescope.comparison.problem import attached, problem_of, specs_of
 from tunescope.data.row import Row
 from tunescope.errors import Note
+from tunescope.methods.contexts.anchors import Anchors
+from tunescope.methods.contexts.text import Text
 from tunescope.tasks.answers import ensemble, row_vectors
 from tunescope.trial import bench as bench_module
 from tunescope.trial import plan, plan_check, questions
@@ -416,6 +420,41 @@ def test_an_encoder_with_a_head_averages_the_logits_of_its_head(material, tmp_pa
     assert [stats[2] for stats in arm["runs"][0]["stats"]] == mean.argmax(-1).tolist()
 
 
+def test_what_begins_the_sequence_is_kept_apart_from_what_stands_behind_a_text(bench):
+    demos = Demos(k=1, sets=2)
+    first, behind = (own_demos.QueryDemos(demos, bench, bench.task, 0, front).fronts("test", 3) for front in (None, ""))
+    mark = (bench.tokenizer.cls_token_id,) if bench.kind == "encoder" else ()
+    assert first == [[mark + tuple(front) for front in one] for one in behind]
+    other = own_demos.QueryDemos(demos, bench, bench.task, 0, None)
+    assert other.fronts("test", 3) == first != other.fronts("test", 4)  # each seed has its own
+
+
+@pytest.mark.parametrize("front", [Text("a film"), Anchors(keep=(0,), length=2, text="a film")])
+def test_what_stands_behind_a_text_does_not_begin_the_sequence_again(bench, front):
+    plain = arms.ready(Arm("one", "lora:rank=2"), bench)
+    specs = [SimpleNamespace(spec=one) for one in (front, ts.Prefix(length=2), ts.Soft(length=2))]
+    assert questions.in_front(plain, SimpleNamespace(artifacts=specs[:2])) == "a film"
+    assert questions.in_front(plain, SimpleNamespace(artifacts=specs)) == ""
+    assert questions.in_front(plain, SimpleNamespace(artifacts=specs[1:])) is questions.in_front(plain, Bare()) is None
+
+
+def test_what_an_encoder_cannot_answer_is_not_tried(material):
+    name, _, _ = material
+    if name == "gpt2":
+        pytest.skip("a decoder can")
+    bench = open_bench(question(material))
+    with pytest.raises(
+        ts.UserError, match="order=entropy lets the model write inputs of its own, for which it takes a"
+    ):
+        arms.ready(Arm("one", "demos:k=1,order=entropy"), bench)
+    if name == "bert":
+        bench = open_bench(question(material, task={"kind": "classification", "by": "head", "template": "{text}"}))
+        for option in ("order=best", "calibrate=true"):
+            told = f"{option} reads the frozen model's answers, and an encoder has none; drop it"
+            with pytest.raises(ts.UserError, match=told):
+                arms.ready(Arm("one", f"demos:k=1,{option}+head"), bench)
+
+
 def test_another_encoder_in_the_same_folder_is_another_run(material, bench, tmp_path):
     ids = []
     for seed in (0, 0, 1):
@@ -476,3 +515,17 @@ def test_scoring_long_rows_is_timed_on_a_part_of_them(bench, monkeypatch):
     monkeypatch.setattr(estimate, "TOKENS", 1)
     estimate._estimate(bench, asked)
     assert scored[-1] == 1 < scored[0]
+
+
+@pytest.mark.parametrize("choose", ["nearest", "similar", "balanced", "random"])
+def test_a_training_row_is_never_shown_one_that_asks_the_same(material, choose, tmp_path):
+    _, _, data = material
+    rows = Path(data["train"]).read_text().splitlines()
+    (twice := tmp_path / "twice.jsonl").write_text("\n".join([*rows, rows[0], rows[3]]) + "\n")
+    bench = open_bench(question(material, data={**data, "train": str(twice)}))
+    demos, inputs = Demos(k=1, choose=choose), [row["text"] for row in bench.splits.train]
+    assert len(inputs) == 14 > len(set(inputs))
+    for index, text in enumerate(inputs):
+        for seed in range(20):
+            (shown,) = draw.sets_of(demos, bench, "train", index, Random(seed))
+            assert text not in [inputs[row] for row in shown]

@@ -207,6 +207,7 @@ def search(
 
 def _show_search(results: Mapping[str, Any], folder: Path, command: str) -> None:
     from tunescope.report import findings_page as page
+    from tunescope.report import terminal
     from tunescope.search import findings
     from tunescope.system import files
 
@@ -216,5 +217,7 @@ def _show_search(results: Mapping[str, Any], folder: Path, command: str) -> None
     with files.disk_errors_named(folder, files.SAME_COMMAND):
         files.put(folder / "report.html", written.encode())
     print_findings(found, folder / "report.html")
+    for told in terminal.data_notes(results):
+        say(told)
     if (folder / "prompts").exists():
         say(f"prompts: {folder / 'prompts'}")

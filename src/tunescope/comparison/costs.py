@@ -64,8 +64,8 @@ def rounds(plan: Plan, every: Iterable[Costs], sizes: Sizes) -> Rounds:
             found.seeds.extend([untrained(own, plan, sizes)] * (len(plan.seeds) if own.varies else 1))
             continue
         whole, tested = run(own, plan, sizes, plan.settings.steps), test(own, plan, sizes)
-        found.trials.extend(run(own, plan, sizes, steps) for steps in _trials(plan))
-        past = whole if plan.trial_steps is None else run(own, plan, sizes, plan.trial_steps)
+        found.trials.extend(run(own, plan, sizes, steps, plan.trial_steps is None) for steps in _trials(plan))
+        past = whole if plan.trial_steps is None else run(own, plan, sizes, plan.trial_steps, False)
         for some in found.past:
             some.append(past)
         known = plan.trial_steps is None  # a trial at the first seed is that seed's run, unless it is shorter
@@ -79,8 +79,10 @@ def _trials(plan: Plan) -> list[int]:
     return [plan.trial_steps or plan.settings.steps] * plan.race.rates
 
 
-def run(own: Costs, plan: Plan, sizes: Sizes, steps: int) -> float:
-    """So many steps of a run, with the development scores among them."""
+def run(own: Costs, plan: Plan, sizes: Sizes, steps: int, is_scored: bool = True) -> float:
+    """So many steps of a run, with the development scores among them; a pilot's trial is not scored."""
+    if not is_scored:
+        return own.begin + steps * own.step
     every, count = plan.settings.eval_every, sizes.dev
     if plan.dev_share is not None and plan.pilot_of is None:
         whole, batch = plan.settings.steps, plan.settings.batch_size

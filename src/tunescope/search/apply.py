@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -15,7 +16,7 @@ from tunescope.methods.contexts.text import Text
 from tunescope.search.search import Found
 from tunescope.system import shell
 from tunescope.system.label_pairs import typed
-from tunescope.tasks.task import Task, changed
+from tunescope.tasks.task import Encoded, Task, changed
 from tunescope.trial.bench import Bench, room
 from tunescope.trial.chats import said
 
@@ -75,10 +76,25 @@ def stats_of(bench: Bench, text: str, part: str = "test") -> Stats:
 
 def stats_behind(bench: Bench, artifact: Artifact | None, part: str) -> Stats:
     """The metric's statistics of each row of a part, with the artifact attached or with nothing."""
+    with _rows_behind(bench, artifact, part) as rows:
+        return [list(one.stats) for one in bench.task.predict(bench.model, rows, bench.tokenizer)]
+
+
+def cut_behind(bench: Bench, text: str) -> dict[str, int]:
+    """How many development and test rows are cut to the model's positions beside the text; none are left out."""
+    found: dict[str, int] = {}
+    for part in ("dev", "test"):
+        with _rows_behind(bench, made(bench, text), part) as rows:
+            found[part] = sum(row.cut > 0 for row in rows)
+    return {part: count for part, count in found.items() if count}
+
+
+@contextmanager
+def _rows_behind(bench: Bench, artifact: Artifact | None, part: str) -> Iterator[list[Encoded]]:
+    """The rows of a part as they are asked behind the artifact, which is attached, or behind nothing."""
     attached: AbstractContextManager[Attached | None] = nullcontext()
     if artifact is not None:
         attached = attach(bench.model, artifact, tokenizer=bench.tokenizer)
     behind = artifact.spec.text if artifact is not None and isinstance(artifact.spec, Text) else None
     with attached as tuned:
-        rows = bench.encoded(part, behind=behind, room=room(bench, tuned.positions if tuned else 0))
-        return [list(one.stats) for one in bench.task.predict(bench.model, rows, bench.tokenizer)]
+        yield bench.encoded(part, behind=behind, room=room(bench, tuned.positions if tuned else 0))

@@ -37,6 +37,7 @@ def facts(results: Json) -> dict[str, Any]:
         "label_words": ", ".join((task.get("words") or {}).values()) or None,
         "passes": asked["passes"],
         "seeds": asked["seeds"],
+        "notes": " ".join(map(str, data.get("notes") or ())) or None,
         **results["versions"],
     }
 
@@ -74,7 +75,8 @@ def _prompts(results: Json) -> Finding:
     rows = []
     for one in results["searches"]:
         for run in one["runs"]:
-            changed = "; ".join(f"{count} {what}" for what, count in run["found"]["counts"].items())
+            cut = {f"{part} rows cut beside it": count for part, count in run.get("cut", {}).items()}
+            changed = "; ".join(f"{count} {what}" for what, count in {**run["found"]["counts"], **cut}.items())
             dev, test = score(run["found"]["dev"], scale), score(run["test"][metric], scale)
             kept = run["artifact"] or "nothing to attach"
             rows.append((one["name"], str(run["seed"]), run["shown"], dev, test, kept, changed))

@@ -15,7 +15,7 @@ from tunescope.methods.contexts.text import Text
 from tunescope.methods.text_form import name_of
 from tunescope.methods.text_form import show as shown_arm
 from tunescope.report.text import clean
-from tunescope.search.apply import made, shown, stats_of, with_found
+from tunescope.search.apply import cut_behind, made, shown, stats_of, with_found
 from tunescope.search.frame import check_frame
 from tunescope.search.names import show
 from tunescope.search.search import Found, Say, Search
@@ -118,7 +118,7 @@ def _run(bench: Bench, one: Seed, found: Found, place: Path) -> Json:
     stats_found = stats_of(own, found.text)
     run = {"found": asdict(found) | {"words": dict(found.words)}, "seed": one.seed, "stats": stats_found}
     run |= {"test": scores.aggregate(own.task.metric, stats_found), "artifact": None, "arm": None}
-    run["shown"] = shown(found, bench.task)
+    run |= {"shown": shown(found, bench.task), "cut": cut_behind(own, found.text)}
     if found.text:
         about = {"search": named(one.search), "seed": one.seed, "dev": found.dev, "task": own.task.describe()}
         artifact = made(own, found.text)

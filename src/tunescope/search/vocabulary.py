@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import regex
 
 from tunescope.errors import UserError
 from tunescope.methods.contexts.text import token_ids, words_before
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 UNDECODED = "\ufffd"  # what stands for bytes that are no whole character
+UNSEEN = regex.compile(r"[\s\p{Default_Ignorable_Code_Point}]*")  # blanks, joiners, variation selectors and the like
+TURNING = regex.compile(r"[\p{Cc}\p{Bidi_Control}]")  # what turns the writing round, or is no writing
 AGAIN = 4  # times that a text is encoded and decoded before it counts as one that never settles
 
 
@@ -98,7 +101,7 @@ def vocabulary(
     """The tokens that a prompt may be made of.
 
     Left out, each token for the first reason that holds: rows of the embedding table that the tokenizer has no token
-    for; special tokens; parts of characters; control characters and blanks alone, which nobody can read; what does not
+    for; special tokens; parts of characters; control characters, and what nobody can see alone; what does not
     come back to itself; what holds a banned string, whatever its case.
 
     Args:
@@ -152,7 +155,7 @@ def _reasons(tokenizer: PreTrainedTokenizerBase, rows: int, ban: tuple[str, ...]
             yield index, "special"
         elif UNDECODED in texts[index]:
             yield index, "parts of characters"
-        elif not texts[index].strip() or any(unicodedata.category(one) == "Cc" for one in texts[index]):
+        elif UNSEEN.fullmatch(texts[index]) or TURNING.search(texts[index]):
             yield index, "blanks and control characters"
         elif index not in stable:
             yield index, "that come back as others"

@@ -113,13 +113,13 @@ def _parts_kept(model: PreTrainedModel, *, in_weights: bool) -> Iterator[None]:
 
 @contextmanager
 def _trainers_told(model: PreTrainedModel) -> Iterator[None]:
-    """UserError where gradients are cleared of a model that has none, as a Trainer does which finds nothing to train."""
+    """UserError where gradients are cleared of a model that has none, as by a Trainer that finds nothing to train."""
     plain = model.zero_grad
 
     def zero_grad(*given: Any, **more: Any) -> None:
         if REGISTERED not in model._modules and not any(one.requires_grad for one in model.parameters()):
             raise UserError(
-                "zero_grad() clears no gradient here: what is attached is among the model's parameters only within "
+                "zero_grad() clears no gradient: what is attached is among the model's parameters only within "
                 "`with tuned.registered():`, and none of the model's own is to be trained. A Trainer is made, and "
                 "trains, within that; in a loop of your own call the optimizer's zero_grad()."
             )

@@ -17,6 +17,7 @@ from tunescope.errors import UserError
 from tunescope.exchange.compare_outputs import difference, sample
 from tunescope.exchange.outgoing import Outgoing
 from tunescope.methods.artifact import Artifact
+from tunescope.models.positions import RESCALED
 
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
 ROUNDING = 1e-4  # transformers has the angles of rotations in float32, whatever the model has
@@ -89,9 +90,8 @@ def check_family(given: Outgoing, form: str) -> None:
         )
     if getattr(config, "sliding_window", None) and getattr(config, "use_sliding_window", True):
         raise UserError(f"--to {form}: this model has a window, for which servers keep a second cache.")
-    if getattr(given.model.model.rotary_emb, "attention_scaling", 1.0) != 1.0 or "dynamic" in str(
-        config.rope_parameters
-    ):
+    is_scaled = getattr(given.model.model.rotary_emb, "attention_scaling", 1.0) != 1.0
+    if is_scaled or any(kind in str(config.rope_parameters) for kind in RESCALED):
         raise UserError(f"--to {form}: this model scales its rotations by the text's length.")
 
 

@@ -23,7 +23,7 @@ SCALE, SERVER_SCALES = {scale!r}, False  # True for a server that multiplies wha
 def embeds(model, tokenizer, text, folder=pathlib.Path(__file__).parent):
     """(n, width): the prompt's embeddings and the text's."""
     prompt = load_file(folder / "prompt_embeds.safetensors")["prompt_embeds"]
-    ids = torch.tensor(START + tokenizer(text, add_special_tokens=False)["input_ids"])
+    ids = torch.tensor(START + tokenizer(text, add_special_tokens=False)["input_ids"], dtype=torch.long)
     with torch.no_grad():
         whole = torch.cat([prompt, model.get_input_embeddings()(ids).to(prompt.dtype)])
     return whole / SCALE if SERVER_SCALES else whole

@@ -211,7 +211,7 @@ def _task(asked: dict[str, Any], part: str) -> Classification:
 def _training(course: dict[str, Any]) -> Training:
     steps = course["steps"]
     same = ("batch_size", "schedule", "warmup", "patience", "precision")
-    return Training(steps=steps, eval_every=max(1, steps // 10), **{key: course[key] for key in same})
+    return Training(steps=steps, eval_every=_every(steps), **{key: course[key] for key in same})
 
 
 def table(settings: Settings, found: Found) -> Table:
@@ -256,16 +256,22 @@ def _says(outcome: dict[str, Any]) -> str:
     return f"{outcome['template']} " + ", ".join(f"{label}: {word}" for label, word in outcome["words"].items())
 
 
+def _every(steps: int) -> int:
+    """Steps between two looks."""
+    return max(1, steps // 10)
+
+
 def _notes(settings: Settings) -> list[str]:
     task, course, label_words = settings["task"], settings["course"], settings["searches"]["label_words"]
     words = f"words {', '.join(task['words'].values())}" if "words" in task else "the labels as words"
     count = len(course["rates"]) or course["trials"]
+    looks = -(-course["steps"] // _every(course["steps"]))
     most = f" on {settings['rows']['test']:,} rows at most" if "test" in settings["rows"] else " on all rows"
     writer = f" Templates are written by {model_name(settings['others'][0]['model'])}." if settings["others"] else ""
     return [
         f"Given: template {task['template']!r}, {words}. {settings['k']} rows a label to train on and as many to "
         f"choose by, drawn by each seed; tested{most}. {intervals_over(settings['seeds'], 'seed', 'seeds')}",
-        f"{course['steps']:,} steps of {course['batch_size']}, the best of {min(10, course['steps'])} looks at the "
+        f"{course['steps']:,} steps of {course['batch_size']}, the best of {looks} looks at the "
         f"development rows; the rate is the best of {count} there, at each seed by itself. What is found is the best "
         f"of {label_words['finalists']} candidates after {label_words['tune']:,} steps of full tuning at one rate, "
         f"{'the smallest of these' if course['rates'] else 'the middle of its own grid'}.{writer}",

@@ -59,14 +59,16 @@ def source(demos: Demos, bench: Bench) -> Source:
                 f"label '{labelled(task).label_of(row, index)}'" if by_class else "the training rows", []
             ).append(index)
         states = {part: unit(bench.states(part, demos.encoder)) for part in PARTS} if demos.compares else {}
-        bench.demos.sources[demos] = Source(groups, demos.k if by_class else count(demos, task), states)
+        inputs = [tuple(str(row.get(name)) for name in task.fields()) for row in rows]
+        bench.demos.sources[demos] = Source(groups, demos.k if by_class else count(demos, task), states, inputs)
     return bench.demos.sources[demos]
 
 
 def sets_of(demos: Demos, bench: Bench, part: str, index: int, random: Random) -> list[Set]:
-    """`demos.sets` sets for a row of a part; a training row is never in its own, and has one.
+    """`demos.sets` sets for a row of a part; a training row, and one that asks the same, is never in its own.
 
-    Of a group the half most like the query stays, rounded down, the row itself counted before it is left out.
+    A training row has one set. Of a group the half most like the query stays, rounded down, the row itself counted
+    before it is left out.
 
     Raises:
         UserError: a group has too few rows.
@@ -77,7 +79,7 @@ def sets_of(demos: Demos, bench: Bench, part: str, index: int, random: Random) -
     similar = given.states["train"] @ given.states[part][index] if given.states else None
     kept: list[list[int]] = []
     for name, group in given.groups.items():
-        members = [row for row in group if part != "train" or row != index]
+        members = [row for row in group if part != "train" or given.inputs[row] != given.inputs[index]]
         most = len(group) // 2 if demos.choose == "similar" else len(members)
         if min(most, len(members)) < given.take:
             raise UserError(_too_few(demos, name, len(group), min(most, len(members)), given.take))
