@@ -48,6 +48,9 @@ def test_what_a_plan_takes_is_what_its_runs_take_counted_by_hand() -> None:
     assert raced.trials == pytest.approx([20 + 1, 20 + 1, run])
     both = costs.rounds(asked(beyond=0, halving=True, dev_share=0.2), [SOFT], SIZES)
     assert both.trials == pytest.approx([20 + 0.46, 20 + 0.46, 60 + 3 * 0.46 + 1])
+    pilot = piloted(asked(beyond=1))  # whose trials are told apart by the loss
+    first = costs.rounds(pilot, [SOFT], SIZES)
+    assert first.trials == [float(pilot.trial_steps or 0)] * 3 and first.past == [first.trials[:1]] * pilot.past
 
 
 @pytest.mark.parametrize(("workers", "seconds"), [(1, 10.0), (2, 5.0), (3, 4.0), (9, 4.0)])

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from tunescope.attachment.guards.marks import attached_to
 from tunescope.attachment.guards.processes import written_once
+from tunescope.attachment.held import Held
 from tunescope.attachment.in_place import check_changes
 from tunescope.attachment.listed import listed
 from tunescope.attachment.made_for import check_base, known_tokenizer, tokenizer_hash
@@ -64,7 +65,9 @@ def save(
     path = Path(path)
     if os.path.lexists(path):
         raise UserError(f"{path} exists: an artifact is never overwritten. Name a new folder, or remove that one.")
-    check_changes(attached_to(model), "save()")
+    check_changes(held := attached_to(model), "save()")
+    if isinstance(held, Held):
+        held.named_parameters()  # raises where they are others than act
     _check_about(about)
     artifacts = listed(artifacts, "save() takes an artifact, or a list such as tuned.artifacts")
     for artifact in artifacts:

@@ -16,6 +16,7 @@ from tunescope.attachment.contexts import placed
 from tunescope.attachment.guards.activations import lean_activations
 from tunescope.attachment.guards.checkpointing import check_stands, recomputed
 from tunescope.attachment.guards.compiled import compiled_anew
+from tunescope.attachment.guards.exchanged import unexchanged
 from tunescope.attachment.guards.four_bit import unpacked
 from tunescope.attachment.guards.mamba_kernels import unfused
 from tunescope.attachment.guards.marks import attached_to, check_bare, marked
@@ -73,6 +74,7 @@ class Attached(Held):
         enter(marked(self.model, self, wants_output_start=self.wants_output_start, in_weights=in_weights))
         changes = any(isinstance(artifact.spec, PatchDelta) for artifact in self.artifacts)
         enter(alike(self.model, self.named_parameters, in_weights=changes))
+        self._check_same = enter(unexchanged(self.model, self.artifacts))
         enter(unpacked(self.model))
         enter(frozen(self.model))
         enter(lean_activations(self.model))
@@ -98,6 +100,8 @@ class Attached(Held):
 
     def named_parameters(self) -> dict[str, Tensor]:
         """The tensors to optimise, by "INDEX.NAME": float leaves, the same objects that the artifacts hold."""
+        if attached_to(self.model) is self:
+            self._check_same()
         end = WHOLE if self.holds_values else ""
         return {
             f"{index}.{name}{end}": value

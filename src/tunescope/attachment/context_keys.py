@@ -19,6 +19,7 @@ from tunescope.attachment.attention.function import STATE, LayerState
 from tunescope.attachment.attention.reach import reached
 from tunescope.attachment.embed_scale import embed_scale
 from tunescope.attachment.guards.changes import ADAPTERS, adapters_of
+from tunescope.attachment.guards.checkpointing import unwrapped
 from tunescope.attachment.guards.four_bit import unpacked
 from tunescope.attachment.sites.site_map import sites_of
 from tunescope.attachment.whole import called, kept_whole, through
@@ -155,7 +156,7 @@ def run_tokens(
             visible = tuple(extra for extra in extras[name] if not extra.infix)
             module.__dict__[STATE] = LayerState(visible, keep, keeps_weights=False, told=told)
         decoder = anatomy(model).entries["decoder"]  # called past its own hooks, ours among them
-        with _no_checkpointing(model), _all_layers(decoder.config, places):
+        with _no_checkpointing(model), unwrapped(model), _all_layers(decoder.config, places):
             call = partial(decoder.forward, inputs_embeds=given, position_ids=told.position_ids, use_cache=False)
             through(model, call)
     finally:

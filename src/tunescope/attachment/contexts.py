@@ -16,9 +16,10 @@ from tunescope.attachment.context_keys import check_in_force, extras_of, tuned_e
 from tunescope.attachment.embeddings import embeddings_joined
 from tunescope.attachment.family_positions import FamilyPositions
 from tunescope.attachment.guards.changes import Watch
+from tunescope.attachment.guards.checkpointing import running
 from tunescope.attachment.guards.compiled import uncompiled
 from tunescope.attachment.guards.continuous import one_batch_at_a_time
-from tunescope.attachment.guards.marks import CHECKPOINTED, told_start, wants_output_start
+from tunescope.attachment.guards.marks import told_start, wants_output_start
 from tunescope.attachment.guards.output_start import check_output_start
 from tunescope.attachment.guards.single import Single
 from tunescope.attachment.site_hooks import are_tuned, computed_in
@@ -184,8 +185,7 @@ def _text_told(model: PreTrainedModel, given: Mapping[str, Any]) -> Told | None:
 
 def refuse_reentrant(model: PreTrainedModel) -> None:
     """UserError where the layers of a model that something is attached to are checkpointed so."""
-    for module in model.__dict__[CHECKPOINTED] if torch.is_grad_enabled() else ():
-        function = getattr(module, "_gradient_checkpointing_func", None)
+    for module, _, function in running(model) if torch.is_grad_enabled() else ():
         if module.training and getattr(function, "keywords", {}).get("use_reentrant"):
             raise UserError(
                 "Reentrant gradient checkpointing loses the gradients of a context. Use "

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from tunescope.attachment.attention.function import NAME, STATE, LayerState
 from tunescope.attachment.attention.own import find_own, reference, stood_in
 from tunescope.attachment.attention.trial_inputs import TARGET, trial_inputs, tried
+from tunescope.attachment.guards.checkpointing import unwrapped
 from tunescope.attachment.guards.four_bit import unpacked
 from tunescope.attachment.whole import through
 from tunescope.errors import UserError
@@ -195,7 +196,8 @@ def run_tiny(model: PreTrainedModel) -> Tensor:
     """(n, width), the last states of a short input's real tokens."""
     given = trial_inputs(model)
     cache = {} if anatomy(model).kind == "encoder" else {"use_cache": False}
-    out = through(model, lambda: model.base_model(**given, **cache))
+    with unwrapped(model):
+        out = through(model, lambda: model.base_model(**given, **cache))
     states: Tensor = out[0]
     mask = given.get("attention_mask")
     if mask is None or "decoder_input_ids" in given or states.device.type == "meta":

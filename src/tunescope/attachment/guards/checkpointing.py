@@ -14,11 +14,13 @@ from torch import Tensor, nn
 from tunescope.attachment.attention.function import STATE, LayerState
 from tunescope.attachment.guards.marks import attached_to, standing_in
 from tunescope.errors import UserError
+from tunescope.models.anatomy import anatomy
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 FUNCTION = "_gradient_checkpointing_func"  # where transformers keeps what a module's layers are run by
+WRAPPED = "checkpoint_fn"  # where torch's CheckpointWrapper keeps what it runs its module by
 SETTER = "_set_gradient_checkpointing"  # and what puts it there
 AT_REST = "_tunescope_at_rest"  # on a layer that is in training mode to be checkpointed, and for nothing else
 Changed = tuple[nn.Module, str, Any]
@@ -33,8 +35,15 @@ def recomputed(model: PreTrainedModel, as_now: Callable[[], Callable[[], None]])
     as_now: asked when a layer is computed; what it gives is called before that is computed again, so that the same
         acts as did. It raises where that cannot be.
     """
+
+    def before(*_: object) -> None:
+        if torch.is_grad_enabled() and not torch.compiler.is_compiling():
+            _taken(model, as_now)  # what was wrapped since, which nobody tells
+
     with ExitStack() as stack:
         stack.callback(_given_back, model)
+        for entry in anatomy(model).entries.values():
+            stack.callback(entry.register_forward_pre_hook(before).remove)
         for one in {id(one): one for one in (model, model.base_model)}.values():
             stack.enter_context(standing_in(one, {SETTER: _setter(one, as_now)}))
         _taken(model, as_now)
@@ -50,6 +59,20 @@ def check_stands(model: PreTrainedModel, tuned: object) -> None:
         )
 
 
+@contextmanager
+def unwrapped(model: nn.Module) -> Iterator[None]:
+    """Within it torch's CheckpointWrappers run their modules and compute nothing again, as in a look at gradients."""
+    with ExitStack() as stack:
+        for module in model.modules():
+            if WRAPPED in module.__dict__:
+                stack.enter_context(standing_in(module, {WRAPPED: _plain}))
+        yield
+
+
+def _plain(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
+    return module(*args, **kwargs)
+
+
 def _setter(model: PreTrainedModel, as_now: Callable[[], Callable[[], None]]) -> Callable[..., None]:
     inner = getattr(model, SETTER)
 
@@ -62,16 +85,21 @@ def _setter(model: PreTrainedModel, as_now: Callable[[], Callable[[], None]]) ->
 
 
 def _taken(model: nn.Module, as_now: Callable[[], Callable[[], None]]) -> None:
-    for module in model.modules():
-        function = module.__dict__.get(FUNCTION)
-        if function is not None and not isinstance(function, _Checkpointing):
-            setattr(module, FUNCTION, _Checkpointing(function, module, as_now))
+    for module, name, function in running(model):
+        if not isinstance(function, _Checkpointing):
+            setattr(module, name, _Checkpointing(function, module, as_now))
 
 
 def _given_back(model: nn.Module) -> None:
-    for module in model.modules():
-        if isinstance(function := module.__dict__.get(FUNCTION), _Checkpointing):
-            setattr(module, FUNCTION, function.function)
+    for module, name, function in running(model):
+        if isinstance(function, _Checkpointing):
+            setattr(module, name, function.function)
+
+
+def running(model: nn.Module) -> list[tuple[nn.Module, str, Any]]:
+    """What layers are run by where they are checkpointed, by transformers or in torch's CheckpointWrapper."""
+    found = ((module, name, module.__dict__.get(name)) for module in model.modules() for name in (FUNCTION, WRAPPED))
+    return [one for one in found if one[2] is not None]
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,6 @@ WANTS_OUTPUT_START = "_tunescope_wants_output_start"
 REPLICATE = "_replicate_for_data_parallel"  # what torch.nn.DataParallel asks each module for, at every call
 STARTS = "_tunescope_starts"  # of each thread: `output`, the column of the input's last token, while `generate` runs,
 # and `guidance`, its scale then; `call`, the column of each row, and `labels`, how many, as the call that is on has it
-CHECKPOINTED = "_tunescope_checkpointed"  # the modules that may be, by gradient_checkpointing_enable
 STANDING = "_tunescope_standing"  # of each that stands in, in the order they came: what it hides
 
 
@@ -68,7 +67,6 @@ def marked(model: PreTrainedModel, tuned: object, *, wants_output_start: bool, i
     """
 
     own: dict[str, Any] = {ATTACHED: tuned, WANTS_OUTPUT_START: wants_output_start, STARTS: threading.local()}
-    own |= {CHECKPOINTED: [module for module in model.modules() if hasattr(module, "gradient_checkpointing")]}
     own |= {"generate": _generate(model)} if wants_output_start and hasattr(type(model), "generate") else {}
     with (
         _bodies_marked(model),

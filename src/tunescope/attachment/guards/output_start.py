@@ -28,7 +28,9 @@ def check_output_start(model: PreTrainedModel, given: Mapping[str, Any], *, trai
     if given.get("output_start") is None and told_start(model) is None:
         _check_untold(model, given, trains=trains and torch.is_grad_enabled())
     positions = given.get("position_ids")
-    if positions is not None and given.get("attention_mask") is None and bool((positions.diff(dim=-1) < 0).any()):
+    if positions is None or positions.dim() != 2 or given.get("attention_mask") is not None:
+        return  # of three axes, as beside a picture, they go back within one text
+    if bool((positions.diff(dim=-1) < 0).any()):
         raise UserError(
             "An infix, and a reweight, act from where a row's output begins, and a row of several texts has more than "
             "one such place. Give each text a row of its own, padded."
