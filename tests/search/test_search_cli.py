@@ -104,10 +104,10 @@ def test_what_is_odd_in_the_rows_and_what_is_cut_beside_a_prompt_are_told(monkey
         assert f"note: {note}" in said and html.escape(note) in page
     (run,) = results["searches"][0]["runs"]
     opened = open_bench(question(material["model"], data, PlanOptions(dev=material["dev"], test=data)))
-    for part, count in run["cut"].items():  # of 64 positions 58 are the prompt's, and one the answer's
+    for part, count in run["cut"].items():  # of 64 positions 58 are the prompt's
         rows = opened.encoded(part, room=None)
-        assert count == sum(len(row.input_ids) > 5 for row in rows) > 0
-        assert f"{count} {part} rows cut beside it" in said
+        assert count == sum(len(row.input_ids) > 6 for row in rows) > 0
+        assert f"{count} {part} rows cut beside it" in page
     assert set(run["cut"]) == {"dev", "test"}
 
 

@@ -15,6 +15,7 @@ from tunescope.attachment.attention.reach import reached, resting, switched
 from tunescope.attachment.attention.trial_inputs import takes_tokens, trial_inputs, tried
 from tunescope.attachment.context_keys import embedder, in_force, key_maps
 from tunescope.attachment.exactness import check_seen
+from tunescope.attachment.guards.checkpointing import unwrapped
 from tunescope.attachment.guards.processes import check_in_one_piece
 from tunescope.attachment.head_hooks import EVERY, TOKENS, classifier
 from tunescope.attachment.made_for import check_base
@@ -197,7 +198,7 @@ def own_keys_values(model: PreTrainedModel, ids: Tensor) -> KeysValues:
         for place in found:
             place.module.__dict__[STATE] = LayerState(keep=keep)
         what = "run for the keys and values that it makes of a text"
-        with tried(model, what), switched(model), resting(model), torch.no_grad():
+        with tried(model, what), switched(model), resting(model), unwrapped(model), torch.no_grad():
             given = {"input_ids": row} if takes_tokens(model) else trial_inputs(model)
             if anatomy(model).kind == "encoder-decoder":
                 given |= {"decoder_input_ids": row.expand(len(next(iter(given.values()))), -1)}
