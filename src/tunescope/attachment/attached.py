@@ -16,11 +16,11 @@ from tunescope.attachment.contexts import placed
 from tunescope.attachment.guards.activations import lean_activations
 from tunescope.attachment.guards.checkpointing import check_stands, recomputed
 from tunescope.attachment.guards.compiled import compiled_anew
-from tunescope.attachment.guards.exchanged import unexchanged
 from tunescope.attachment.guards.four_bit import unpacked
 from tunescope.attachment.guards.mamba_kernels import unfused
 from tunescope.attachment.guards.marks import attached_to, check_bare, marked
 from tunescope.attachment.guards.processes import alike
+from tunescope.attachment.guards.same_tensors import unexchanged
 from tunescope.attachment.head_hooks import pooled
 from tunescope.attachment.held import Held
 from tunescope.attachment.in_place import WHOLE, check_changes, whole
@@ -73,8 +73,8 @@ class Attached(Held):
         in_weights = all(isinstance(artifact.spec, PatchDelta) for artifact in self.artifacts)
         enter(marked(self.model, self, wants_output_start=self.wants_output_start, in_weights=in_weights))
         changes = any(isinstance(artifact.spec, PatchDelta) for artifact in self.artifacts)
-        enter(alike(self.model, self.named_parameters, in_weights=changes))
         self._check_same = enter(unexchanged(self.model, self.artifacts))
+        enter(alike(self.model, self.named_parameters, in_weights=changes))
         enter(unpacked(self.model))
         enter(frozen(self.model))
         enter(lean_activations(self.model))

@@ -69,7 +69,7 @@ def unwrapped(model: nn.Module) -> Iterator[None]:
         yield
 
 
-def _plain(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
+def _plain(module: nn.Module, *args: object, **kwargs: object) -> object:
     return module(*args, **kwargs)
 
 

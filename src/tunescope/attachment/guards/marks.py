@@ -114,14 +114,14 @@ def _trainers_told(model: PreTrainedModel) -> Iterator[None]:
     """UserError where gradients are cleared of a model that has none, as by a Trainer that finds nothing to train."""
     plain = model.zero_grad
 
-    def zero_grad(*given: Any, **more: Any) -> None:
+    def zero_grad(set_to_none: bool = True) -> None:
         if REGISTERED not in model._modules and not any(one.requires_grad for one in model.parameters()):
             raise UserError(
                 "zero_grad() clears no gradient: what is attached is among the model's parameters only within "
                 "`with tuned.registered():`, and none of the model's own is to be trained. A Trainer is made, and "
                 "trains, within that; in a loop of your own call the optimizer's zero_grad()."
             )
-        plain(*given, **more)
+        plain(set_to_none)
 
     with standing_in(model, {"zero_grad": zero_grad}):
         yield
