@@ -135,3 +135,29 @@ def test_a_folder_that_cannot_be_is_told(tmp_path: Path) -> None:
     (tmp_path / "runs").write_text("")
     with pytest.raises(UserError, match="runs cannot be a folder: a file has that name"):
         as_paths(ROWS, tmp_path / "runs")
+
+
+@pytest.mark.parametrize("form", [None, "numpy", "torch", "pandas"])
+def test_a_dataset_of_the_library_datasets_gives_its_rows(form: str | None, tmp_path: Path) -> None:
+    datasets = pytest.importorskip("datasets", reason="datasets is not installed: pip install datasets")
+    names = datasets.ClassLabel(names=["neg", "pos"])
+    texts = datasets.Features({"text": datasets.Value("string"), "label": names, "by": datasets.Value("float32")})
+    rows = [{"text": "ein Stück", "label": 1, "by": 3.8}, {"text": "a film", "label": 0, "by": None}]
+    given = datasets.DatasetDict({part: datasets.Dataset.from_list(rows, features=texts) for part in ("train", "test")})
+    with pytest.warns(Note, match=r"To ask for these: words=\{'0': 'neg', '1': 'pos'\}"):
+        found = as_paths(given.with_format(form), tmp_path)
+    for path in found.values():
+        assert read(path) == rows
+
+
+@pytest.mark.parametrize("kind", ["pandas.DataFrame", "polars.DataFrame", "pyarrow.Table.from_pylist"])
+def test_tables_give_their_rows(kind: str, tmp_path: Path) -> None:
+    library, *path = kind.split(".")
+    make: Any = pytest.importorskip(library, reason=f"{library} is not installed: pip install {library}")
+    for name in path:
+        make = getattr(make, name)
+    rows = [
+        {"text": "ein Stück", "label": 1, "by": 3.5, "more": ["a"]},
+        {"text": "a", "label": 0, "by": 0.25, "more": []},
+    ]
+    assert read(as_paths(make(rows), tmp_path)) == rows

@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any, cast
 from uuid import UUID
 
+import numpy as np
+
 from tunescope.data.corpus import PARTS
 from tunescope.data.row import check_characters
 from tunescope.errors import Note, UserError
@@ -60,17 +62,14 @@ def _path(given: Data, where: str, folder: Path) -> str | Path:
 
 def _lines(given: object, where: str) -> Iterator[bytes]:
     _tell_names(given)
-    records = getattr(given, "to_dict", None) if hasattr(given, "columns") else None
-    if records:
-        names = Counter(map(str, given.columns))  # type: ignore[attr-defined]
-        if twice := [name for name, count in names.items() if count > 1]:
-            raise UserError(f"{where}: more than one column has the name {twice[0]!r}. Rename all but one.")
-    rows = records("records") if records else given
+    rows = _rows(given, where)
+    single = _single(given)
     if not isinstance(rows, Iterable):
         raise UserError(f"{where} takes {TAKEN}; it was given: {type(given).__name__}.")
     for number, row in enumerate(rows, start=1):
         if not isinstance(row, Mapping):
             raise UserError(f"{where} takes {TAKEN}; it was given: {type(given).__name__} of {type(row).__name__}.")
+        row = {name: _written(value, single[name]) if name in single else value for name, value in row.items()}
         try:
             check_characters(row, f"{where}, row {number}")
             yield (json.dumps(files.finite(row), ensure_ascii=False, default=_plain) + "\n").encode()
@@ -78,6 +77,34 @@ def _lines(given: object, where: str) -> Iterator[bytes]:
             raise
         except (TypeError, ValueError, RecursionError) as problem:
             raise UserError(f"{where}, row {number}: {problem}. Make it a text or a number, or leave it out.") from None
+
+
+def _rows(given: Any, where: str) -> object:
+    """What gives dicts one by one: of a table of pandas, polars or pyarrow, of a Dataset in any form, or what it is."""
+    if hasattr(given, "iter_rows"):
+        return given.iter_rows(named=True)
+    if hasattr(given, "to_pylist"):
+        return given.to_pylist()
+    if hasattr(given, "with_format"):
+        return given.with_format(None)
+    if not (hasattr(given, "columns") and hasattr(given, "to_dict")):
+        return given
+    if twice := [name for name, count in Counter(map(str, given.columns)).items() if count > 1]:
+        raise UserError(f"{where}: more than one column has the name {twice[0]!r}. Rename all but one.")
+    return given.to_dict("records")
+
+
+def _single(given: object) -> dict[str, np.dtype[Any]]:
+    """Columns of a Dataset that hold numbers of few digits, which it gives as doubles, and their kind."""
+    features = getattr(given, "features", None)
+    named = features.items() if isinstance(features, Mapping) else ()
+    kinds = {name: getattr(feature, "dtype", None) for name, feature in named}
+    return {name: np.dtype(kind) for name, kind in kinds.items() if kind in ("float16", "float32")}
+
+
+def _written(value: object, kind: np.dtype[Any]) -> object:
+    """A number as one of that kind is written."""
+    return float(str(kind.type(value))) if isinstance(value, float) else value
 
 
 def _plain(value: object) -> object:
