@@ -79,19 +79,20 @@ def _lines(given: object, where: str) -> Iterator[bytes]:
             raise UserError(f"{where}, row {number}: {problem}. Make it a text or a number, or leave it out.") from None
 
 
-def _rows(given: Any, where: str) -> object:
+def _rows(given: object, where: str) -> object:
     """What gives dicts one by one: of a table of pandas, polars or pyarrow, of a Dataset in any form, or what it is."""
-    if hasattr(given, "iter_rows"):
-        return given.iter_rows(named=True)
-    if hasattr(given, "to_pylist"):
-        return given.to_pylist()
-    if hasattr(given, "with_format"):
-        return given.with_format(None)
-    if not (hasattr(given, "columns") and hasattr(given, "to_dict")):
-        return given
-    if twice := [name for name, count in Counter(map(str, given.columns)).items() if count > 1]:
-        raise UserError(f"{where}: more than one column has the name {twice[0]!r}. Rename all but one.")
-    return given.to_dict("records")
+    match given:
+        case object(iter_rows=each):  # of polars
+            return each(named=True)
+        case object(to_pylist=each):  # of pyarrow
+            return each()
+        case object(with_format=plainly):  # a Dataset
+            return plainly(None)
+        case object(columns=columns, to_dict=records):
+            if twice := [name for name, count in Counter(map(str, columns)).items() if count > 1]:
+                raise UserError(f"{where}: more than one column has the name {twice[0]!r}. Rename all but one.")
+            return records("records")
+    return given
 
 
 def _single(given: object) -> dict[str, np.dtype[Any]]:
