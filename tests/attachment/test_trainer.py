@@ -439,7 +439,7 @@ def test_a_trainer_that_would_train_nothing_is_refused_at_its_first_step(arm: st
         )
         assert "eval_loss" in trainer.evaluate()
         seen.clear()
-        with pytest.raises(UserError, match=r"^zero_grad\(\) clears no gradient: .* `with tuned\.registered"):
+        with pytest.raises(UserError, match=r"^This Trainer would train nothing: .* `with tuned\.registered"):
             trainer.train()
         assert len(seen) <= 1
     assert "zero_grad" not in model.__dict__
@@ -452,3 +452,18 @@ def test_a_trainer_of_the_models_own_parameters_is_not_refused(tmp_path: Path) -
         before = own.detach().clone()
         tf.Trainer(model, arguments(tmp_path), train_dataset=examples(model)).train()
         assert not torch.equal(own, before)
+
+
+@pytest.mark.parametrize("none", [True, False])
+def test_zero_grad_of_the_model_clears_what_is_tuned(none: bool) -> None:
+    model = tiny.make("gpt2")
+    with ts.attach(model, ts.Prefix(length=3), ts.LoRA(rank=2)) as tuned:
+        for _ in range(2):
+            tuned.train()
+            model(input_ids=tiny.ids(2, 5)).logits.square().sum().backward()
+            assert any(value.grad.abs().max() > 0 for value in tuned.parameters() if value.grad is not None)
+            model.zero_grad(none)
+            left = [value.grad for value in tuned.parameters() if value.grad is not None]
+            assert left == [] if none else left and not any(one.any() for one in left)
+    model.zero_grad()
+    assert "zero_grad" not in model.__dict__

@@ -21,6 +21,16 @@ def tokenizer() -> Any:
     )
 
 
+def pegasus() -> Any:
+    """A line end is read as a space, and a space stands in front of every text: as a sign's own, or by itself."""
+    pieces = [("<unk>", 0.0), ("</s>", 0.0), ("▁", -2.0), ("▁Review:", -1.5), ("▁a", -3.0), ("▁b", -3.0)]
+    made = Tokenizer(models.Unigram([*pieces, *((sign, -4.0) for sign in "Review:ab日本")], 0, False))
+    made.normalizer = normalizers.Replace("\n", " ")
+    made.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="always")
+    made.decoder = decoders.Metaspace(prepend_scheme="always")
+    return PreTrainedTokenizerFast(tokenizer_object=made, eos_token="</s>", unk_token="<unk>", pad_token="</s>")
+
+
 def llama() -> Any:
     """Llama 2's way: a space in front of every text, so that a line that begins one is not read as any other line."""
     letters = [chr(sign) for sign in range(33, 127)]

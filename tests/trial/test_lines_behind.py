@@ -4,11 +4,12 @@ import json
 
 import pytest
 import torch
-from line_ends import llama, tokenizer
+from line_ends import llama, pegasus, tokenizer
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from tunescope.comparison import arms, job
 from tunescope.comparison.problem import attached, specs_of
+from tunescope.methods.contexts.text import words_before
 from tunescope.probes.anchors.request import AnchorRequest, rounds_of
 from tunescope.tasks.prompts import templates
 from tunescope.trial import plan, plan_check, questions
@@ -104,3 +105,11 @@ def test_behind_words_or_a_space_a_row_keeps_its_space():
     for before in (None, "", "Sort.", "Sort. "):
         assert templates.ids_after(made, before, ["Review"]) == [ids(made, "Review")]
     assert templates.ids_after(made, "Sort.\n", ["Review", ""]) == [ids(made, "Review")[1:], ()]
+
+
+@pytest.mark.parametrize("made", [llama(), pegasus(), tokenizer()])
+@pytest.mark.parametrize("front", ["a: b\n\n", "a: b\n", "a: b\n\n\n"])
+@pytest.mark.parametrize("row", ["日本: a", "Review: b", "a"])
+def test_a_row_behind_lines_has_its_ids_of_the_one_text(made, front, row):
+    (behind,) = templates.ids_after(made, front, [row])
+    assert (*words_before(made, front), *behind) == ids(made, front + row)

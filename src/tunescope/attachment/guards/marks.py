@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -23,6 +24,7 @@ WANTS_OUTPUT_START = "_tunescope_wants_output_start"
 REPLICATE = "_replicate_for_data_parallel"  # what torch.nn.DataParallel asks each module for, at every call
 STARTS = "_tunescope_starts"  # of each thread: `output`, the column of the input's last token, while `generate` runs,
 # and `guidance`, its scale then; `call`, the column of each row, and `labels`, how many, as the call that is on has it
+TRAINER = "transformers.trainer"  # the module that asks it before the first step
 STANDING = "_tunescope_standing"  # of each that stands in, in the order they came: what it hides
 
 
@@ -71,7 +73,7 @@ def marked(model: PreTrainedModel, tuned: object, *, wants_output_start: bool, i
     with (
         _bodies_marked(model),
         _parts_kept(model, in_weights=in_weights),
-        _trainers_told(model),
+        _gradients_cleared(model, tuned),
         standing_in(model, own),
         _start_taken(model) if wants_output_start else nullcontext(),
     ):
@@ -110,18 +112,28 @@ def _parts_kept(model: PreTrainedModel, *, in_weights: bool) -> Iterator[None]:
 
 
 @contextmanager
-def _trainers_told(model: PreTrainedModel) -> Iterator[None]:
-    """UserError where gradients are cleared of a model that has none, as by a Trainer that finds nothing to train."""
-    plain = model.zero_grad
+def _gradients_cleared(model: PreTrainedModel, tuned: object) -> Iterator[None]:
+    """The model's `zero_grad` clears what is tuned too, and refuses a Trainer that finds nothing of it to train.
+
+    With an optimizer of one's own too, for a Trainer clips and saves the model's parameters alone.
+    """
+    plain, own = model.zero_grad, getattr(tuned, "parameters", list)
 
     def zero_grad(set_to_none: bool = True) -> None:
-        if REGISTERED not in model._modules and not any(one.requires_grad for one in model.parameters()):
+        is_trainer = sys._getframe(1).f_globals.get("__name__") == TRAINER
+        is_idle = REGISTERED not in model._modules and not any(one.requires_grad for one in model.parameters())
+        if is_trainer and is_idle:
             raise UserError(
-                "zero_grad() clears no gradient: what is attached is among the model's parameters only within "
-                "`with tuned.registered():`, and none of the model's own is to be trained. A Trainer is made, and "
-                "trains, within that; in a loop of your own call the optimizer's zero_grad()."
+                "This Trainer would train nothing: what is attached is among the model's parameters only within "
+                "`with tuned.registered():`, and none of the model's own is to be trained. Make the Trainer, and let "
+                "it train, within that."
             )
         plain(set_to_none)
+        for value in own():
+            if value.grad is not None and set_to_none:
+                value.grad = None
+            elif value.grad is not None:
+                value.grad.detach_().zero_()
 
     with standing_in(model, {"zero_grad": zero_grad}):
         yield

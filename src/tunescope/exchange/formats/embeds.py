@@ -47,7 +47,7 @@ def write(given: Outgoing, folder: Path) -> list[str]:
     notes = [f"{len(rows)} embeddings of width {rows.shape[1]}, at the scale that transformers' first layer sees"]
     if begun:
         notes.append("the context begins the sequence, so the text behind it gets no start token")
-    notes += embeddings.line_notes(given)
+    notes += embeddings.line_notes(given.artifacts, given.tokenizer)
     if by != 1:
         notes.append(
             f"this family multiplies embeddings by {by:g}: a server that does so with what it is given (vLLM's and "

@@ -49,7 +49,7 @@ def write(given: Outgoing, folder: Path) -> list[str]:
     checkpoint.describe(given, "llama_slot", folder, context={"tokens": keys.shape[2], "layers": len(keys)})
     return [
         f"{keys.shape[2]} positions in each of {len(keys)} layers; the text is sent behind as many stand-ins",
-        *embeddings.line_notes(given),
+        *embeddings.line_notes(given.artifacts, given.tokenizer),
         *notes,
     ]
 

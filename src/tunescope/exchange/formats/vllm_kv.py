@@ -51,7 +51,7 @@ def write(given: Outgoing, folder: Path) -> list[str]:
         f"{keys.shape[2]} positions in each of {len(keys)} layers, behind as many stand-ins; penalties of repeated "
         "tokens would count these",
         "the connector was not run on a GPU here, only against a stub of vLLM's interface",
-        *embeddings.line_notes(given),
+        *embeddings.line_notes(given.artifacts, given.tokenizer),
     ]
 
 

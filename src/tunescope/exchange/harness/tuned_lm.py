@@ -6,6 +6,7 @@ Imported by `entry` alone, where the harness is installed.
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +18,8 @@ from torch import Tensor
 from tunescope.attachment.artifact_folder import load
 from tunescope.attachment.attached import Attached, attach
 from tunescope.attachment.manifest import MANIFEST, read_manifest
-from tunescope.errors import UserError
+from tunescope.errors import Note, UserError
+from tunescope.exchange.serving.embeddings import line_notes
 from tunescope.methods.artifact import Artifact, Context
 from tunescope.methods.contexts.anchors import Anchors
 from tunescope.methods.contexts.text import Text
@@ -58,6 +60,8 @@ class TunedLM(HFLM):
             raise UserError(f"{base} is an encoder, which writes no text: the harness asks decoders.")
         self._artifacts = [one for folder in self._folders for one in load(folder)]
         self._begun = any(isinstance(one.spec, Text | Anchors) for one in self._artifacts)
+        for told in line_notes(self._artifacts, self.tokenizer):
+            warnings.warn(Note(told), stacklevel=2)
         self._attach(self._artifacts)
         if self._begun and kind == "decoder":
             if self.add_bos_token:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -10,7 +11,7 @@ from torch import Tensor
 from tunescope.attachment.context_keys import embedder
 from tunescope.attachment.merge import can_merge, merged_copy
 from tunescope.exchange.outgoing import Outgoing
-from tunescope.methods.artifact import TokenContext
+from tunescope.methods.artifact import Artifact, TokenContext
 from tunescope.methods.contexts.anchors import Anchors
 from tunescope.methods.contexts.text import Text
 from tunescope.models.anatomy import anatomy
@@ -18,7 +19,7 @@ from tunescope.models.positions import first_position
 from tunescope.tasks.prompts import templates
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedModel
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 
 def merged(given: Outgoing) -> Any:
@@ -48,11 +49,11 @@ def begins(given: Outgoing) -> bool:
     return any(isinstance(artifact.spec, Text | Anchors) for artifact in given.artifacts)
 
 
-def line_notes(given: Outgoing) -> list[str]:
+def line_notes(artifacts: Sequence[Artifact], tokenizer: PreTrainedTokenizerBase) -> list[str]:
     """Told where a text's own ids begin with a space that they have not behind the context, whose words end a line."""
-    words = [one.spec for one in given.artifacts if isinstance(one.spec, TokenContext | Anchors)]
+    words = [one.spec for one in artifacts if isinstance(one.spec, TokenContext | Anchors)]
     text = words[-1].text if words and isinstance(words[-1], Text | Anchors) else ""
-    alone, behind = templates.ids(given.tokenizer, ["a"]), templates.ids_after(given.tokenizer, text, ["a"])
+    alone, behind = templates.ids(tokenizer, ["a"]), templates.ids_after(tokenizer, text, ["a"])
     if alone == behind:
         return []
     return [

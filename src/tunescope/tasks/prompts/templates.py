@@ -9,6 +9,7 @@ from string import Formatter
 from typing import TYPE_CHECKING
 
 from tunescope.errors import UserError
+from tunescope.methods.contexts.text import WORD, words_before
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -113,8 +114,14 @@ def ids_behind(tokenizer: PreTrainedTokenizerBase, end: str, space: str, answers
 
 def ids_after(tokenizer: PreTrainedTokenizerBase, before: str | None, texts: Sequence[str]) -> list[Ids]:
     """Token ids of texts behind another: at the start of a line, where that ends one, and else by themselves."""
-    end = line_end(before or "")
+    end = kept_end(tokenizer, before or "")
     return ids_behind(tokenizer, end, "", texts) if end else ids(tokenizer, texts)
+
+
+def kept_end(tokenizer: PreTrainedTokenizerBase, text: str) -> str:
+    """The text's `line_end`, where it has ids of its own in front of a word; Pegasus's reads it as the word's space."""
+    end = line_end(text)
+    return end if end and words_before(tokenizer, WORD + end) != words_before(tokenizer, WORD) else ""
 
 
 def line_end(text: str) -> str:

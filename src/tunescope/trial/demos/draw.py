@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from random import Random
 from typing import TYPE_CHECKING
 
+from tunescope.data.splits import key_of
 from tunescope.errors import UserError
 from tunescope.tasks.task import labelled
 from tunescope.trial.demos.spec import Demos, Set, Source, count
@@ -59,7 +60,7 @@ def source(demos: Demos, bench: Bench) -> Source:
                 f"label '{labelled(task).label_of(row, index)}'" if by_class else "the training rows", []
             ).append(index)
         states = {part: unit(bench.states(part, demos.encoder)) for part in PARTS} if demos.compares else {}
-        inputs = [tuple(str(row.get(name)) for name in task.fields()) for row in rows]
+        inputs = [key_of(row, task.fields()) for row in rows]
         bench.demos.sources[demos] = Source(groups, demos.k if by_class else count(demos, task), states, inputs)
     return bench.demos.sources[demos]
 
@@ -98,7 +99,7 @@ def _one_set(kept: Sequence[Sequence[int]], take: int, random: Random) -> Set:
 
 
 def _too_few(demos: Demos, name: str, there: int, left: int, take: int) -> str:
-    what = "the half most like a query" if demos.choose == "similar" else "what is not the query itself"
+    what = "the half most like a query" if demos.choose == "similar" else "what asks something else than the query"
     return (
         f"{demos}: {take} demonstrations are asked for from {what} of {name}: {left} of {there} rows. "
         "Take a smaller k, or give more training rows."

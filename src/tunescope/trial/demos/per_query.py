@@ -105,12 +105,12 @@ class QueryDemos:
 
     def _tokens(self, rows: Set) -> Ids:
         from tunescope.methods.contexts.text import token_ids, words_before
-        from tunescope.tasks.prompts.templates import ids, line_end
+        from tunescope.tasks.prompts.templates import ids, kept_end
 
         tokenizer = self.bench.tokenizer
         if self.front is None:
             return tuple(token_ids(tokenizer, text(self.bench, self.task, rows)))
-        end, shown = line_end(self.front), solved(self.bench, self.task, rows)
+        end, shown = kept_end(tokenizer, self.front), solved(self.bench, self.task, rows)
         before, whole = ids(tokenizer, [end])[0], tuple(words_before(tokenizer, end + shown))
         return whole[len(before) :] if whole[: len(before)] == before else tuple(words_before(tokenizer, shown))
 

@@ -129,14 +129,14 @@ class Source:
     """What sets are drawn from.
 
     groups: what is drawn from -> training rows: each class, or all rows where classes do not count. take: rows of
-    each group in a set. states: part -> (rows, width), of length 1; empty where nothing is compared. inputs: what each
-    training row asks, its answer aside.
+    each group in a set. states: part -> (rows, width), of length 1; empty where nothing is compared. inputs: a hash of
+    what each training row asks, its answer aside.
     """
 
     groups: Mapping[str, Sequence[int]]
     take: int
     states: Mapping[str, Tensor]
-    inputs: Sequence[tuple[str, ...]]
+    inputs: Sequence[str]
 
 
 @dataclass(frozen=True)
