@@ -11,15 +11,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import date, time
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 from uuid import UUID
-
-import numpy as np
 
 from tunescope.data.corpus import PARTS
 from tunescope.data.row import check_characters
 from tunescope.errors import Note, UserError
 from tunescope.system import files
+
+if TYPE_CHECKING:
+    import numpy as np
 
 Data = str | os.PathLike[str] | Iterable[Mapping[str, Any]]
 VALIDATION = "validation"  # what the library datasets calls the part dev
@@ -97,6 +98,8 @@ def _rows(given: object, where: str) -> object:
 
 def _single(given: object) -> dict[str, np.dtype[Any]]:
     """Columns of a Dataset that hold numbers of few digits, which it gives as doubles, and their kind."""
+    import numpy as np
+
     features = getattr(given, "features", None)
     named = features.items() if isinstance(features, Mapping) else ()
     kinds = {name: getattr(feature, "dtype", None) for name, feature in named}

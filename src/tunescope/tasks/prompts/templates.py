@@ -9,7 +9,6 @@ from string import Formatter
 from typing import TYPE_CHECKING
 
 from tunescope.errors import UserError
-from tunescope.methods.contexts.text import WORD, words_before
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -120,6 +119,8 @@ def ids_after(tokenizer: PreTrainedTokenizerBase, before: str | None, texts: Seq
 
 def kept_end(tokenizer: PreTrainedTokenizerBase, text: str) -> str:
     """The text's `line_end`, where it has ids of its own in front of a word; Pegasus's reads it as the word's space."""
+    from tunescope.methods.contexts.text import WORD, words_before
+
     end = line_end(text)
     return end if end and words_before(tokenizer, WORD + end) != words_before(tokenizer, WORD) else ""
 
