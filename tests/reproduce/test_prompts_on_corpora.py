@@ -339,3 +339,13 @@ def test_a_line_that_is_refused_says_why_in_the_place_of_its_score():
     made |= {"searches": {"label_words": {"finalists": 1, "tune": 1}}, "rows": {}, "others": [], "k": 1, "seeds": 1}
     table = recipe.table(made, [({"part": "", "seed": 13}, outcome)])
     assert [cell.text for cell in table.rows[0][1]] == ["too long", "", ""]
+
+
+@pytest.mark.parametrize(("steps", "looks"), [(19, 19), (25, 13), (60, 10), (4, 4)])
+def test_the_note_counts_the_looks_that_are_taken(steps, looks):
+    course = {"steps": steps, "batch_size": 2, "rates": [], "trials": 3, "patience": 99}
+    searches = {"label_words": {"finalists": 2, "tune": 3}}
+    given = {"task": {"template": "{text}"}, "course": course, "rows": {}, "others": [], "k": 1, "seeds": 1}
+    (_, told, _) = lm_bff._notes(given | {"searches": searches})
+    taken = sum(step % lm_bff._every(steps) == 0 or step == steps for step in range(1, steps + 1))
+    assert f"the best of {looks} looks at" in told and taken == looks

@@ -7,13 +7,18 @@ import torch
 from line_ends import llama, pegasus, tokenizer
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from tunescope.comparison import arms, job
+from tunescope.comparison import arms, job, other_text
 from tunescope.comparison.problem import attached, specs_of
 from tunescope.methods.contexts.text import words_before
 from tunescope.probes.anchors.request import AnchorRequest, rounds_of
+from tunescope.search import loop
+from tunescope.search.frame import Frame
+from tunescope.search.objective import objective
+from tunescope.search.vocabulary import Vocabulary
 from tunescope.tasks.prompts import templates
 from tunescope.trial import plan, plan_check, questions
 from tunescope.trial.arm import Arm
+from tunescope.trial.bench import Bench
 from tunescope.trial.open import open_bench
 from tunescope.trial.train.settings import Settings
 
@@ -113,3 +118,45 @@ def test_behind_words_or_a_space_a_row_keeps_its_space():
 def test_a_row_behind_lines_has_its_ids_of_the_one_text(made, front, row):
     (behind,) = templates.ids_after(made, front, [row])
     assert (*words_before(made, front), *behind) == ids(made, front + row)
+
+
+def asked_behind(monkeypatch):
+    """What rows were asked behind, call by call, of every part."""
+    seen, encoded = [], Bench.encoded
+
+    def spy(self, part, *, behind=None, **more):
+        seen.append((part, behind))
+        return encoded(self, part, behind=behind, **more)
+
+    monkeypatch.setattr(Bench, "encoded", spy)
+    return seen
+
+
+def test_orders_are_tried_on_rows_behind_the_demonstrations_themselves(bench, monkeypatch):
+    arm, seen = arms.ready(Arm("shown", "demos:k=1,order=best"), bench), asked_behind(monkeypatch)
+    monkeypatch.setattr(bench.demos, "blocks", {})
+    questions.demos_shown(arm.demos, None, bench, 0)
+    tried = {behind for part, behind in seen if part == "dev"}
+    assert len(tried) == 2 and all(text.startswith("Review: ") and text.endswith("\n\n") for text in tried)
+
+
+def test_a_search_asks_rows_behind_what_its_frame_ends_in(bench, monkeypatch):
+    seen = asked_behind(monkeypatch)
+    loop.scored(bench, "Sort.", ids(bench.tokenizer, "Sort.\n"), [0, 1], "\n")
+    words = Vocabulary(bench.tokenizer, (5, 6), (), {}, frame=Frame(behind=".\n"))
+    with objective(bench, words, 2) as goal:
+        assert [row.input_ids for row in goal.rows] == [
+            templates.ids_after(bench.tokenizer, "\n", [f"Review: {row['text']}\nSentiment:"])[0]
+            for row in bench.splits.train
+        ]
+    assert seen == [("dev", "\n"), ("train", ".\n")]
+
+
+def test_other_text_behind_words_has_no_start_token_of_its_own(bench, monkeypatch):
+    seen, windows = [], [ids(bench.tokenizer, "Sort. Review")]
+    monkeypatch.setattr(other_text, "window_losses", lambda *_given, bos: seen.append(bos) or [0.0])
+    for typed in ("zero-shot", "text:text=Sort.\n"):
+        todo = job.job(bench, arms.ready(Arm("one", typed), bench), (), 0)
+        with attached(bench, todo, specs_of(bench, todo)) as tuned:
+            other_text.losses(bench, todo, tuned, windows)
+    assert seen == [True, False]
