@@ -9,9 +9,9 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Sequence
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from tunescope.system.package_version import package_version
 from tunescope.system.say import say
 
 PACKAGES = ("tunescope", "torch", "transformers", "safetensors", "numpy", "scipy", "pydantic", "cyclopts")
@@ -24,7 +24,7 @@ def keep(problem: Exception, words: Sequence[str]) -> Path | None:
         [
             f"command: {shlex.join(['tunescope', *words])}",
             f"python {platform.python_version()} on {platform.system()} {platform.machine()}",
-            *(f"{name} {_version(name)}" for name in PACKAGES),
+            *(f"{name} {package_version(name)}" for name in PACKAGES),
             "",
             "".join(traceback.format_exception(problem)),
         ]
@@ -37,10 +37,3 @@ def keep(problem: Exception, words: Sequence[str]) -> Path | None:
         say(told, sys.stderr)
         return None
     return Path(name)
-
-
-def _version(name: str) -> str:
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return "is not there"

@@ -1,8 +1,8 @@
 """A piece of a comparison: an arm at one seed and its learning rates; its id is the hash of all that it depends on."""
 
 from dataclasses import asdict, dataclass, replace
-from importlib.metadata import version
 
+from tunescope import __version__
 from tunescope.methods.deltas.head import Head
 from tunescope.system import run_folder
 from tunescope.trial.arm import Ready
@@ -63,7 +63,7 @@ def job(
         **asked_with(bench),
         "device": bench.device.type,
         "threads": bench.plan.threads,
-        "tunescope": version("tunescope"),
+        "tunescope": __version__,
     } | ({} if bench.plan.k_shot is None else {"k_shot": bench.plan.k_shot})
     if arm.trained and (early := early_size(bench.at(seed), settings.steps)) is not None:
         depends_on["early_rows"] = early

@@ -8,7 +8,6 @@ import platform
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import torch
@@ -16,6 +15,7 @@ import torch
 from tunescope.errors import UserError
 from tunescope.system import cgroup
 from tunescope.system.interrupts import interrupts_held
+from tunescope.system.package_version import package_version
 
 try:
     import resource
@@ -28,7 +28,7 @@ except ImportError:
 
 def versions() -> dict[str, str]:
     names = ("tunescope", "torch", "transformers")
-    return {name: _version(name) for name in names} | {"python": platform.python_version()}
+    return {name: package_version(name) for name in names} | {"python": platform.python_version()}
 
 
 def describe(device: torch.device, threads: int) -> dict[str, str | int]:
@@ -221,10 +221,3 @@ def _cpu() -> str:
         return names[0]
     except (OSError, IndexError):
         return platform.processor() or platform.machine()
-
-
-def _version(name: str) -> str:
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return "unknown"

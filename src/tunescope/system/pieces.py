@@ -6,10 +6,10 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from tunescope import __version__
 from tunescope.errors import UserError
 from tunescope.system import far_jobs, files, job_folder, lease, lock, run_folder
 from tunescope.system.executor import Executor, Needs, Work
@@ -95,7 +95,7 @@ def done(
     needs = executor.with_needs(Needs(1, place.gpus))
     if executor.waits:
         far_jobs.begin_anew(run)
-    shown = {"work": kind, "tunescope": version("tunescope")}
+    shown = {"work": kind, "tunescope": __version__}
     token = job_folder.share(run, {**known, **shown})
     given = (opened, run, token, needs.gpus or 1.0)
     there = partial(far_jobs.command, run, token)
@@ -122,9 +122,9 @@ def begin(opened: Opened, run: Path, token: str = "", share: float = 1.0) -> Non
     """
     global _site
     shared = job_folder.shared(run, token)
-    if shared["tunescope"] != version("tunescope"):
+    if shared["tunescope"] != __version__:
         raise UserError(
-            f"the run was begun with tunescope {shared['tunescope']}, and here is {version('tunescope')}; install "
+            f"the run was begun with tunescope {shared['tunescope']}, and here is {__version__}; install "
             "the same on every machine."
         )
     _site = (run, opened(run, shared, share))

@@ -6,7 +6,6 @@ import contextlib
 import os
 import sys
 from dataclasses import asdict, dataclass
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +17,7 @@ from tunescope.lab.worlds.sights import Reader, sight_loss, whole_share
 from tunescope.lab.worlds.vocabulary import tokenizer_for
 from tunescope.lab.worlds.world_cache import cache
 from tunescope.system import files, machine, run_folder
+from tunescope.system.package_version import package_version
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerFast
@@ -39,7 +39,7 @@ class Base:
     @property
     def identity(self) -> str:
         """16 hex digits: equal for equal models on the same software."""
-        versions = {name: version(name) for name in ("torch", "transformers", "tunescope")}
+        versions = {name: package_version(name) for name in ("torch", "transformers", "tunescope")}
         return run_folder.identity(asdict(self) | {"recipe": RECIPE, "world": asdict(WORLD), "words": WORDS} | versions)
 
     def tokenizer(self) -> PreTrainedTokenizerFast:

@@ -3,9 +3,10 @@
 import json
 import platform
 from hashlib import sha256
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
+
+from tunescope.system.package_version import package_version
 
 NAME = "MANIFEST.json"
 
@@ -19,7 +20,7 @@ def digests(folder: Path) -> dict[str, str]:
 def write_manifest(folder: Path, facts: dict[str, Any]) -> None:
     """Write ``facts`` with the versions in use and the digests of what is in the folder now."""
     packages = ("numpy", "tokenizers", "torch", "transformers", "tunescope")
-    versions = {"python": platform.python_version(), **{name: version(name) for name in packages}}
+    versions = {"python": platform.python_version(), **{name: package_version(name) for name in packages}}
     manifest = {**facts, "versions": versions, "sha256": digests(folder)}
     (folder / NAME).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
 

@@ -17,7 +17,6 @@ import sys
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field, replace
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +34,7 @@ from tunescope.lab.worlds.text_networks import HEAD, Kind, Size, fresh
 from tunescope.lab.worlds.world_cache import cache
 from tunescope.system import files, machine, run_folder
 from tunescope.system.lock import locked
+from tunescope.system.package_version import package_version
 from tunescope.trial.train.loop import Problem, Progress, Saving, train
 from tunescope.trial.train.settings import Settings
 
@@ -82,7 +82,7 @@ class TextModel:
     @property
     def identity(self) -> str:
         """16 hex digits: equal for equal texts, sizes and software."""
-        versions = {name: version(name) for name in ("torch", "tokenizers", "tunescope")}
+        versions = {name: package_version(name) for name in ("torch", "tokenizers", "tunescope")}
         drawn = {} if self.kind == "decoder" else {"drawn": "at every look"}
         return run_folder.identity(asdict(self) | {"rate": self.rate} | drawn | versions)
 

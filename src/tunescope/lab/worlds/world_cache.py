@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from tunescope.lab.worlds.lessons import Lesson, problem
 from tunescope.lab.worlds.models import Shape, gpt2
 from tunescope.system import files, machine, run_folder
+from tunescope.system.package_version import package_version
 from tunescope.trial.train.loop import train
 from tunescope.trial.train.settings import Settings
 
@@ -47,7 +47,7 @@ class Pretraining(Generic[C]):
     def identity(self) -> str:
         """16 hex digits: equal for equal recipes, torch, transformers and tunescope versions."""
         kind = {"kind": type(self.curriculum).__name__}
-        versions = {name: version(name) for name in ("torch", "transformers", "tunescope")}
+        versions = {name: package_version(name) for name in ("torch", "transformers", "tunescope")}
         return run_folder.identity(asdict(self) | kind | versions)
 
     def lesson(self) -> Lesson:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from importlib.metadata import version
 from random import Random
 from typing import Any
 
+from tunescope import __version__
 from tunescope.errors import UserError
 from tunescope.probes.anchors.prompts import Prompt, check_room, choices
 from tunescope.probes.anchors.round import Round
@@ -43,7 +43,7 @@ def depends_on(request: AnchorRequest, bench: Bench) -> dict[str, Any]:
         "device": bench.device.type,
         "k": request.k,
         "rows": request.rows,
-        "tunescope": version("tunescope"),
+        "tunescope": __version__,
     }
 
 
