@@ -74,3 +74,37 @@ def test_what_is_copied_into_them_acts() -> None:
         for value in tuned.parameters():
             value.data.copy_(value + 0.3)
         assert (logits(model) - before).abs().max() > 1e-3
+
+
+@pytest.mark.parametrize("arm", ["lora:rank=2", "adapter:bottleneck=2", "bias", "prefix:length=2", "soft:length=2"])
+def test_in_a_bank_others_of_a_delta_are_refused_and_those_of_a_context_act(arm: str) -> None:
+    model = tiny.make("gpt2")
+    (own,), (other,) = (tiny.away(model, arm, seed) for seed in (0, 1))
+    with tiny.Float64(), torch.no_grad(), ts.attach(model, ts.Bank({"a": own, "b": other})) as bank:
+        asked = {"input_ids": IDS, "rows": ["a", "b"]}
+        before = model(**asked).logits
+        own.tensors.update(others(own))
+        if arm.startswith(("prefix", "soft")):
+            found = model(**asked).logits
+        else:
+            with pytest.raises(UserError, match=SAYS):
+                model(**asked)
+            bank.bank.remove("a")
+            bank.bank.add("a", own)
+            found = model(**asked).logits
+    assert (found - before)[0].abs().max() > 1e-3
+    torch.testing.assert_close(found[1], before[1], rtol=0, atol=1e-12)
+    with tiny.Float64(), ts.attach(model, own):
+        torch.testing.assert_close(found[0], logits(model)[0], rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("arm", ["lora:rank=2", "prefix:length=2"])
+def test_in_a_bank_another_dict_is_refused(arm: str) -> None:
+    model = tiny.make("gpt2")
+    (own,) = tiny.away(model, arm, 0)
+    with tiny.Float64(), ts.attach(model, ts.Bank({"a": own})):
+        model(input_ids=IDS, rows=["a", None])
+        own.tensors = others(own)
+        with pytest.raises(UserError, match=SAYS):
+            model(input_ids=IDS, rows=["a", None])
+        model(input_ids=IDS, rows=[None, None])
