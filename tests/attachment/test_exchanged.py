@@ -108,3 +108,29 @@ def test_in_a_bank_another_dict_is_refused(arm: str) -> None:
         with pytest.raises(UserError, match=SAYS):
             model(input_ids=IDS, rows=["a", None])
         model(input_ids=IDS, rows=[None, None])
+
+
+@pytest.mark.parametrize("arm", ["full", "bias"])
+@pytest.mark.parametrize("trains", [False, True])
+def test_other_parameters_in_the_place_of_changed_ones_are_refused(arm: str, trains: bool) -> None:
+    model = tiny.make("gpt2")
+    others = {name: value.detach() + 0.1 for name, value in model.named_parameters()}
+    with tiny.Float64(), torch.no_grad(), ts.attach(model, *tiny.away(model, arm, 0)) as tuned:
+        before = logits(model)
+        tuned.train(trains)
+        with pytest.raises(UserError, match=r"put in the place of the parameter .* by functional_call perhaps"):
+            torch.func.functional_call(model, others, (), {"input_ids": IDS})
+        torch.testing.assert_close(logits(model), before, rtol=0, atol=1e-12)
+
+
+def test_other_parameters_of_the_base_act_under_a_lora() -> None:
+    model, literal = tiny.make("gpt2"), tiny.make("gpt2")
+    with tiny.Float64(), torch.no_grad():
+        others = {name: value.double() + 0.1 for name, value in model.named_parameters()}
+        literal.load_state_dict(others, strict=False)
+        made = tiny.away(model, "lora:rank=2", 0)
+        with ts.attach(literal, *made):
+            want = logits(literal)
+        with ts.attach(model, *made):
+            found = torch.func.functional_call(model, others, (), {"input_ids": IDS}).logits
+    torch.testing.assert_close(found, want, rtol=0, atol=1e-10)

@@ -327,3 +327,125 @@ def test_a_call_within_a_call_is_of_its_turn() -> None:
         model(input_ids=text)
         thread.join(60)
     assert order == ["within", "second"]
+
+
+IDS = tiny.ids(2, 6)
+
+
+def answer(model: Any, **more: Any) -> Tensor:
+    found: Tensor = model(input_ids=IDS, **more).logits
+    return found
+
+
+def held_in(model: Any, layer: Any) -> tuple[threading.Event, threading.Event, Any]:
+    """A call of the model stops in a layer until the second event; the first says that it is there."""
+    there, go_on = threading.Event(), threading.Event()
+
+    def stop(*_: object) -> None:
+        there.set()
+        assert go_on.wait(60)
+
+    return there, go_on, layer.register_forward_pre_hook(stop)
+
+
+def begun(call: Callable[[], Any]) -> tuple[threading.Thread, list[Any]]:
+    found: list[Any] = []
+
+    def run() -> None:
+        with torch.no_grad():
+            found.append(call())
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    return thread, found
+
+
+@pytest.mark.parametrize("arm", ["bias", "full", "lora:rank=2", "prefix:length=2+bias"])
+def test_a_call_without_gradients_amid_one_that_trains_takes_no_gradient_away(arm: str) -> None:
+    def gradients(disturbed: bool) -> list[Tensor]:
+        model, others = tiny.make("gpt2"), []
+        with tiny.Float64(), ts.attach(model, *tiny.away(model, arm, 0)) as tuned:
+            tuned.train()
+
+            def meanwhile(*_: object) -> None:
+                if disturbed and torch.is_grad_enabled():
+                    others.append(begun(lambda: model(input_ids=IDS[:, :4]))[0])
+                    others[-1].join(0.5)  # a context makes it wait
+
+            handle = model.transformer.h[1].register_forward_pre_hook(meanwhile, prepend=True)
+            loss = model(input_ids=IDS).logits.square().sum()
+            handle.remove()
+            for thread in others:
+                thread.join(60)
+            return list(torch.autograd.grad(loss, tuned.parameters(), materialize_grads=True, allow_unused=True))
+
+    alone = gradients(False)
+    assert max(one.abs().max() for one in alone) > 1e-3
+    torch.testing.assert_close(gradients(True), alone, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("arm", ["lora:rank=2", "full", "prefix:length=2", "soft:length=2", "bank"])
+def test_nothing_is_attached_or_detached_amid_a_call_of_another_thread(arm: str) -> None:
+    model = tiny.make("gpt2")
+    made = list(tiny.away(model, "lora:rank=2" if arm == "bank" else arm, 0))
+    given = [ts.Bank({"a": made})] if arm == "bank" else made
+    rows = {"rows": ["a"] * len(IDS)} if arm == "bank" else {}
+    with tiny.Float64(), torch.no_grad():
+        bare = answer(model)
+        there, go_on, handle = held_in(model, model.transformer.h[1])
+        thread, found = begun(lambda: answer(model))
+        assert there.wait(60)
+        with pytest.raises(ts.UserError, match=r"^attach\(\): another thread is in a call of this model"):
+            ts.attach(model, *given)
+        go_on.set()
+        thread.join(60)
+        handle.remove()
+        torch.testing.assert_close(found[0], bare, rtol=0, atol=0)
+        torch.testing.assert_close(answer(model), bare, rtol=0, atol=0)
+
+        tuned = ts.attach(model, *given)
+        full = answer(model, **rows)
+        there, go_on, handle = held_in(model, model.transformer.h[1])
+        thread, found = begun(lambda: answer(model, **rows))
+        assert there.wait(60)
+        leaving, _ = begun(tuned.detach)
+        leaving.join(0.3)
+        assert leaving.is_alive() and not found  # it waits
+        refused = elsewhere(lambda: answer(model, **rows))
+        go_on.set()
+        for one in (thread, leaving):
+            one.join(60)
+        handle.remove()
+        assert (full - bare).abs().max() > 1e-3
+        torch.testing.assert_close(found[0], full, rtol=0, atol=0)
+        (fault,) = refused
+        assert isinstance(fault, ts.UserError) and "attaching something to this model or detaching it" in str(fault)
+        torch.testing.assert_close(answer(model), bare, rtol=0, atol=0)
+    assert not any(one._forward_hooks or one._forward_pre_hooks for one in model.modules())
+
+
+def test_a_detach_waits_for_the_whole_of_a_generate() -> None:
+    model = tiny.make("gpt2")
+    asked = {"input_ids": IDS, "max_new_tokens": 6, "do_sample": False, "pad_token_id": 0}
+    with torch.no_grad():
+        tuned = ts.attach(model, *tiny.away(model, "lora:rank=2", 0))
+        want = model.generate(**asked)
+        there, go_on, handle = held_in(model, model.transformer.h[1])
+        thread, found = begun(lambda: model.generate(**asked))
+        assert there.wait(60)
+        leaving, _ = begun(tuned.detach)
+        go_on.set()
+        for one in (thread, leaving):
+            one.join(60)
+        handle.remove()
+    torch.testing.assert_close(found[0], want, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("rows", [torch.tensor([0, 1]), 3, {"a": 1}, [], "a"], ids=str)
+def test_rows_that_are_no_list_of_names_are_refused(rows: Any) -> None:
+    model = tiny.make("gpt2")
+    with (
+        ts.attach(model, ts.Bank({"a": ts.LoRA(rank=2)})),
+        pytest.raises(ts.UserError, match=r"^rows=.*: give a list with a name, or None, for each row of the batch\.$"),
+    ):
+        model(input_ids=IDS, rows=rows)

@@ -100,9 +100,10 @@ def test_chosen_tokens_of_several_rows_are_refused_and_those_of_one_artifact_are
     for tokens in (4, 6, 9):
         with pytest.raises(ts.UserError, match=f"{tokens} chosen tokens of 3 rows"):
             delta.apply(tensors, torch.zeros(tokens, 5), torch.zeros(tokens, 5))
-    x = torch.randn(4, 5)
+    x = torch.randn(4, 5, dtype=torch.double)
     alike = Rowwise(ts.LoRA(rank=2, alpha=2), 3, None, shared=True, drops=False, dropout=0.0)
-    assert torch.allclose(alike.apply(tensors, x, x), x + x.sum(1, keepdim=True) * 2)
+    in_double = {name: value.double() for name, value in tensors.items()}
+    assert torch.allclose(alike.apply(in_double, x, x), x + x.sum(1, keepdim=True) * 2)
 
 
 def test_several_choices_to_a_row_are_refused_behind_a_context():

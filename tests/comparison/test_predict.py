@@ -384,4 +384,5 @@ def test_steps_are_asked_for_and_an_answer_that_cannot_be_read_is_empty(material
         assert right == [one[0] for one in own["stats"]]
         unread = [row["prediction"] == "" for row in answers]
         assert sum(unread) / len(unread) == pytest.approx(own["reading"]["unread"])
+        assert own["reading"]["rows"] == len(answers) == 32
         assert [row["prediction"] for row in run.predict(bare, arm=name)] == [row["prediction"] for row in answers]

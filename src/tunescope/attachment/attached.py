@@ -146,7 +146,7 @@ class Attached(Held):
         """Within it the model is bare; afterwards what was attached stands in it again, in the same tensors."""
         check_changes(self, "paused()")
         is_on = attached_to(self.model) is self
-        self._stack.close()
+        self._leave()
         try:
             yield
         finally:

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Self
 
 from torch import Tensor, nn
 
+from tunescope.attachment.bank.turns import Turns
 from tunescope.attachment.guards.marks import attached_to
+from tunescope.attachment.guards.other_threads import check_quiet, none_begins, wait_until_quiet
 from tunescope.attachment.guards.registered import registered
 from tunescope.errors import UserError
 from tunescope.models.quantised import check_trainable
@@ -22,12 +24,17 @@ class Held(ABC):
     """A model with something attached. Abstract: what is entered on `_stack` is undone by `detach()`.
 
     While attached, the base asks for no gradients; `parameters()` do, after `train()`.
+    takes_turns: calls of several threads do, by `_turns`.
     """
 
+    takes_turns = False
+
     def __init__(self, model: PreTrainedModel) -> None:
+        check_quiet(model)
         self.model = model
         self.training = False
         self._tree: nn.Module | None = None  # while registered, the module whose mode says what is training
+        self._turns = Turns()
         self._stack = ExitStack()
 
     @abstractmethod
@@ -35,11 +42,13 @@ class Held(ABC):
         """Attach, each step entered on `_stack`."""
 
     def _enter_or_leave(self) -> None:
-        try:
-            self._enter()
-        except BaseException:
-            self._stack.close()
-            raise
+        with none_begins(self.model):
+            check_quiet(self.model)
+            try:
+                self._enter()
+            except BaseException:
+                self._stack.close()
+                raise
 
     @abstractmethod
     def named_parameters(self) -> dict[str, Tensor]:
@@ -97,9 +106,17 @@ class Held(ABC):
         return self.training if self._tree is None else self._tree.training
 
     def detach(self) -> None:
-        """Give the model back, bit-identical to before; the artifacts keep their tensors."""
+        """Give the model back, bit-identical to before; the artifacts keep their tensors. Calls of others end first."""
+        self._leave()
         self.training = False
-        self._stack.close()
+
+    def _leave(self) -> None:
+        """The model is bare, once other threads' calls are over."""
+        with none_begins(self.model):
+            if not self.takes_turns:
+                wait_until_quiet(self.model)
+            with self._turns.lock:
+                self._stack.close()
 
     def __enter__(self) -> Self:
         self._check_attached("with")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
+import threading
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -106,14 +107,33 @@ class Patched:
         self._inside: list[nn.Module] = []
         self._watch = Watch(None)
         self._made: int | None = None
+        self._lock = threading.RLock()
         self._placed: dict[str, tuple[Tensor, int]] = {}  # sums that stand in the model, in the version that was put
 
     def put(self, values: Mapping[str, Any]) -> None:
-        for name, value in values.items():
-            for module, attribute in self._places[name]:
-                module._parameters[attribute] = value
         own = {} if self.is_whole else values  # which an optimizer writes
-        self._placed = {name: (value, value._version) for name, value in own.items() if not value.is_inference()}
+        with self._lock:
+            for name, value in values.items():
+                for module, attribute in self._places[name]:
+                    module._parameters[attribute] = value
+            self._placed = {name: (value, value._version) for name, value in own.items() if not value.is_inference()}
+
+    def _check_own(self) -> None:
+        """UserError where others stand in the model than the sums that were put there."""
+        with self._lock:
+            lost = next((name for name, (one, _) in self._placed.items() if self._standing(name) is not one), None)
+        if lost is not None:
+            raise UserError(
+                f"Another tensor was put in the place of the parameter {lost!r} while {self.told()} stands changed "
+                "there, by functional_call perhaps, and would act without the change or not at all. detach(), put it "
+                "there, and attach again."
+            )
+
+    def end(self) -> None:
+        """The model's own stand in it again, whatever call of another thread is on."""
+        with self._lock:
+            self.stands = False
+            self.put(self.base)
 
     def anew(self) -> None:
         """Changed parameters stand in the model from here on, without gradients."""
@@ -141,11 +161,16 @@ class Patched:
             self._inside.clear()
         self._inside.append(module)
         if len(self._inside) == 1:
+            self._check_own()
             begins = not seen_by(dict(zip(argument_names(module), args, strict=False)) | kwargs)
             made = self._state(begins=begins)
             if made is None or made != self._made:
                 self.check_unwritten()
-                self.put(self._values())
+                with torch.inference_mode(False), torch.set_grad_enabled(made is None or torch.is_grad_enabled()):
+                    values = self._values()  # while tuned, for the call of another thread that trains too
+                with self._lock:
+                    if self.stands:
+                        self.put(values)
                 self._made = made
 
     def check_unwritten(self) -> None:
@@ -236,8 +261,7 @@ def patched(model: PreTrainedModel, changes: list[tuple[PatchDelta, Params]]) ->
             stands.follow()
             lost = stands.written()
         finally:
-            stands.put(stands.base)
-            stands.stands = False
+            stands.end()
             model.base_model.__dict__.pop(ORIGINALS, None)
         if lost is not None:
             warnings.warn(Note(lost), stacklevel=2)

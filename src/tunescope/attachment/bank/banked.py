@@ -18,7 +18,6 @@ from tunescope.attachment.bank.batch import Batch, deltas_of, embeddings_of, key
 from tunescope.attachment.bank.biases import uncalled_maps
 from tunescope.attachment.bank.hot import Hot
 from tunescope.attachment.bank.rowwise import Rowwise
-from tunescope.attachment.bank.turns import Turns
 from tunescope.attachment.contexts import entered, moved, refuse_reentrant, tell_call
 from tunescope.attachment.embeddings import embeddings_joined
 from tunescope.attachment.family_positions import FamilyPositions
@@ -72,13 +71,14 @@ class Banked(Held):
     gradients; `parameters()` do, after `train()`: those of artifacts that the bank was given, not of folders.
     """
 
+    takes_turns = True
+
     def __init__(
         self, model: PreTrainedModel, bank: Bank, tokenizer: PreTrainedTokenizerBase | None = None, seed: int = 0
     ) -> None:
         super().__init__(model)
         self.bank = bank
         self._hot = Hot(model, bank, tokenizer, seed)
-        self._turns = Turns()
         self._batch = Batch((), [])
         self._columns: dict[str, int] = {}  # of the text in each stack's last call
         self._acting_for: object = None
@@ -133,7 +133,7 @@ class Banked(Held):
         _ASKED.set(tuple(one for one in _ASKED.get() if not any(one is other for other in gone)))
 
     def _ask(self, names: Names, *, by_call: bool = False) -> _Asked:
-        if isinstance(names, str) or not names:
+        if not isinstance(names, Sequence) or isinstance(names, str) or not names:
             raise UserError(f"rows={names!r}: give a list with a name, or None, for each row of the batch.")
         entries = tuple(None if name is None else self.bank.entry(name) for name in names)
         asked = _Asked(entries, several=not by_call, by_call=by_call, of=ref(self))
@@ -248,6 +248,7 @@ class Banked(Held):
             check_output_start(self.model, given, trains=trains)
 
     def _act(self, batch: Batch) -> None:
+        self._check_attached("a call")  # or what acts now would stay
         self._rest()
         self._uses, head = deltas_of(self.model, batch, lambda: min(self._columns.values(), default=1))
         self._acting.enter_context(acting(self._uses, self._drops))

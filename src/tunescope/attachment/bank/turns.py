@@ -12,6 +12,7 @@ from torch import nn
 
 from tunescope.attachment.guards.compiled import forward_within, uncompiled
 from tunescope.attachment.guards.marks import standing_in
+from tunescope.errors import UserError
 
 
 class Turns:
@@ -22,13 +23,14 @@ class Turns:
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
+        self._stands = False
         self._on: list[nn.Module] = []  # the calls that are on, all of the thread whose turn it is
         self._ends: dict[nn.Module, Any] = {}
 
     @contextmanager
     def taken(self, modules: Iterable[nn.Module]) -> Iterator[None]:
         """Within it calls of these take turns, which begin before the hooks of the modules."""
-        distinct = list(dict.fromkeys(modules))
+        distinct, self._stands = list(dict.fromkeys(modules)), True
         begins = [one.register_forward_pre_hook(uncompiled(self._begin), prepend=True) for one in distinct]
         self._ends = {one: one.register_forward_hook(uncompiled(self._end), always_call=True) for one in distinct}
         try:
@@ -37,6 +39,7 @@ class Turns:
                     stack.enter_context(standing_in(one, {"forward": forward_within(one, partial(self._left, one))}))
                 yield
         finally:
+            self._stands = False
             for handle in (*begins, *self._ends.values()):
                 handle.remove()
 
@@ -54,6 +57,9 @@ class Turns:
 
     def _begin(self, module: nn.Module, *_: object) -> None:
         self.lock.acquire()
+        if not self._stands:
+            self.lock.release()
+            raise UserError("The bank was detached while this call waited for its turn: call the model again.")
         self._on.append(module)
 
     def _end(self, module: nn.Module, *_: object) -> None:

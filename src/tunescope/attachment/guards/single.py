@@ -6,6 +6,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import FrameType
 from typing import Any
 
 from torch import nn
@@ -60,12 +61,17 @@ class Single:
 
 def _calls_in(stack: nn.Module, thread: int | None) -> int:
     """How many calls of the stack a thread is in, one within another."""
-    frame: Any = sys._current_frames().get(thread or 0)
+    frame: FrameType | None = sys._current_frames().get(thread or 0)
     count = 0
     while frame is not None:
-        count += frame.f_code is _CALL and frame.f_locals.get("self") is stack
+        count += is_call_of(stack, frame)
         frame = frame.f_back
     return count
+
+
+def is_call_of(module: nn.Module, frame: FrameType) -> bool:
+    """Whether a frame of Python is a module's call, hooks and all."""
+    return frame.f_code is _CALL and frame.f_locals.get("self") is module
 
 
 _CALLED: Callable[..., Any] = nn.Module._call_impl
