@@ -91,6 +91,6 @@ def test_a_worker_refuses_another_folder_another_version_and_a_piece_of_another_
     assert told.outcome(told.asked()) == {
         "error": f"piece {name} comes out as {mine} here; install the same tunescope on every machine."
     }
-    monkeypatch.setattr(pieces, "version", lambda name: "0.0.1")
+    monkeypatch.setattr(pieces, "__version__", "0.0.1")
     with pytest.raises(UserError, match=r"was begun with tunescope .*, and here is 0\.0\.1; install the same on every"):
         pieces.begin(far_pieces.opened, folder, token)
