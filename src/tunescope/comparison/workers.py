@@ -177,13 +177,15 @@ def runner(
     on_done: OnDone,
     executor: Executor | None = None,
 ) -> Iterator[Runner]:
-    """A runner whose workers are gone afterwards, at once if something went wrong."""
+    """A runner whose workers are gone afterwards, at once if something went wrong, and the model is where it was."""
     made = Runner(bench, folder, workers, on_progress, on_done, executor)
     try:
         yield made
     finally:
-        made.close()
-    made.put_back()
+        try:
+            made.close()
+        finally:
+            made.put_back()
 
 
 def _on_cpu(means: Mapping[tuple[str, str], Tensor]) -> dict[tuple[str, str], np.ndarray]:
