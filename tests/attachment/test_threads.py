@@ -360,8 +360,9 @@ def begun(call: Callable[[], Any]) -> tuple[threading.Thread, list[Any]]:
     return thread, found
 
 
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
 @pytest.mark.parametrize("arm", ["bias", "full", "lora:rank=2", "prefix:length=2+bias"])
-def test_a_call_without_gradients_amid_one_that_trains_takes_no_gradient_away(arm: str) -> None:
+def test_a_call_without_gradients_amid_one_that_trains_takes_no_gradient_away(arm: str, mode: Any) -> None:
     def gradients(disturbed: bool) -> list[Tensor]:
         model, others = tiny.make("gpt2"), []
         with tiny.Float64(), ts.attach(model, *tiny.away(model, arm, 0)) as tuned:
@@ -369,7 +370,7 @@ def test_a_call_without_gradients_amid_one_that_trains_takes_no_gradient_away(ar
 
             def meanwhile(*_: object) -> None:
                 if disturbed and torch.is_grad_enabled():
-                    others.append(begun(lambda: model(input_ids=IDS[:, :4]))[0])
+                    others.append(begun(mode()(lambda: model(input_ids=IDS[:, :4])))[0])
                     others[-1].join(0.5)  # a context makes it wait
 
             handle = model.transformer.h[1].register_forward_pre_hook(meanwhile, prepend=True)
@@ -449,3 +450,64 @@ def test_rows_that_are_no_list_of_names_are_refused(rows: Any) -> None:
         pytest.raises(ts.UserError, match=r"^rows=.*: give a list with a name, or None, for each row of the batch\.$"),
     ):
         model(input_ids=IDS, rows=rows)
+
+
+def test_paused_waits_for_calls_and_is_not_left_amid_one() -> None:
+    model = tiny.make("gpt2")
+    with tiny.Float64(), torch.no_grad():
+        bare = answer(model)
+        tuned = ts.attach(model, *tiny.away(model, "lora:rank=2", 0))
+        full = answer(model)
+        there, go_on, handle = held_in(model, model.transformer.h[1])
+        thread, found = begun(lambda: answer(model))
+        assert there.wait(60)
+        threading.Timer(0.3, go_on.set).start()
+        with tuned.paused():
+            thread.join(60)
+            handle.remove()
+            torch.testing.assert_close(found[0], full, rtol=0, atol=0)
+            torch.testing.assert_close(answer(model), bare, rtol=0, atol=0)
+        torch.testing.assert_close(answer(model), full, rtol=0, atol=0)
+
+        block = tuned.paused()
+        block.__enter__()
+        there, go_on, handle = held_in(model, model.transformer.h[1])
+        thread, found = begun(lambda: answer(model))
+        assert there.wait(60)
+        with pytest.raises(ts.UserError, match="another thread is in a call of this model"):
+            block.__exit__(None, None, None)
+        go_on.set()
+        thread.join(60)
+        handle.remove()
+        torch.testing.assert_close(found[0], bare, rtol=0, atol=0)
+        torch.testing.assert_close(answer(model), bare, rtol=0, atol=0)
+
+
+def test_a_bank_that_is_detached_within_its_own_call_leaves_nothing_behind() -> None:
+    model = tiny.make("gpt2")
+    with tiny.Float64(), torch.no_grad():
+        bare = answer(model)
+        made = [*tiny.away(model, "soft:length=2", 0), *tiny.away(model, "lora:rank=2", 0)]
+        tuned = ts.attach(model, ts.Bank({"a": made}))
+        handle = model.transformer.h[-1].register_forward_hook(lambda *_: tuned.detach())  # as the prompt is run
+        with pytest.raises(ts.UserError, match=r"^a call: this was detached"):
+            answer(model, rows=["a", "a"])
+        handle.remove()
+        torch.testing.assert_close(answer(model), bare, rtol=0, atol=0)
+    assert not any(one._forward_hooks or one._forward_pre_hooks for one in model.modules())
+
+
+def test_a_call_that_waits_for_its_turn_until_turns_end_is_refused_and_keeps_nobody_waiting() -> None:
+    turns, module = Turns(), torch.nn.Linear(2, 2)
+    with turns.taken([module]), turns.lock:
+        faults: list[list[BaseException]] = []
+        waits = threading.Thread(target=lambda: faults.append(elsewhere(lambda: module(torch.ones(1, 2)))), daemon=True)
+        waits.start()
+        waits.join(0.3)
+        assert waits.is_alive()
+        turns.lock.acquire()  # held until the turns have ended
+    turns.lock.release()
+    waits.join(60)
+    ((fault,),) = faults
+    assert isinstance(fault, ts.UserError) and "was detached while this call waited for its turn" in str(fault)
+    assert turns.lock.acquire(timeout=10)

@@ -130,10 +130,9 @@ class Patched:
             )
 
     def end(self) -> None:
-        """The model's own stand in it again, whatever call of another thread is on."""
-        with self._lock:
-            self.stands = False
-            self.put(self.base)
+        """The model's own stand in it again."""
+        self.stands = False
+        self.put(self.base)
 
     def anew(self) -> None:
         """Changed parameters stand in the model from here on, without gradients."""
@@ -166,11 +165,8 @@ class Patched:
             made = self._state(begins=begins)
             if made is None or made != self._made:
                 self.check_unwritten()
-                with torch.inference_mode(False), torch.set_grad_enabled(made is None or torch.is_grad_enabled()):
-                    values = self._values()  # while tuned, for the call of another thread that trains too
-                with self._lock:
-                    if self.stands:
-                        self.put(values)
+                with torch.inference_mode(False), torch.enable_grad():  # a call of another thread may train
+                    self.put(self._values())
                 self._made = made
 
     def check_unwritten(self) -> None:
