@@ -15,7 +15,7 @@ from tunescope.attachment.bank.biases import bias_uses
 from tunescope.attachment.bank.rowwise import check_rows_seen
 from tunescope.attachment.context_keys import Extras, check_in_force
 from tunescope.attachment.guards.changes import Watch
-from tunescope.attachment.guards.same_tensors import Held
+from tunescope.attachment.guards.same_tensors import SameTensors
 from tunescope.attachment.initial_artifacts import initialised, site_uses
 from tunescope.attachment.site_hooks import SiteUse, are_tuned, computed_in
 from tunescope.methods.artifact import Artifact, Context, PatchDelta, SiteDelta, Spec
@@ -39,7 +39,7 @@ class Ready:
     watch: Watch = field(default_factory=lambda: Watch(None))
 
     def __post_init__(self) -> None:
-        self.held = Held(self.artifacts, (SiteDelta, PatchDelta))
+        self.same = SameTensors(self.artifacts, (SiteDelta, PatchDelta))
 
     def state(self, *, begins: bool = False) -> tuple[object, ...] | None:
         """Changes whenever a tensor does; None where nothing may be kept.
@@ -104,7 +104,7 @@ class Hot:
                         self._ready[entry] = self._make(entry)
                 finally:
                     self.making = False
-            self._ready[entry].held.check()
+            self._ready[entry].same.check()
             self._ready.move_to_end(entry)
             found.append(self._ready[entry])
         self._shrink(keep=set(entries))

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 
-class Held:
+class SameTensors:
     """Artifacts with the tensors that act for them.
 
     fixed: the kinds that were handed their tensors once; all others read theirs anew in every pass, from the dict that
@@ -41,7 +41,7 @@ class Held:
 @contextmanager
 def unexchanged(model: PreTrainedModel, artifacts: Sequence[Artifact]) -> Iterator[Callable[[], None]]:
     """What it gives raises UserError where the artifacts hold other tensors than act; each pass asks it too."""
-    held = Held(artifacts, SiteDelta)
+    held = SameTensors(artifacts, SiteDelta)
     with ExitStack() as stack:
         for entry in anatomy(model).entries.values():
             stack.callback(entry.register_forward_pre_hook(lambda *_: held.check()).remove)
