@@ -85,6 +85,23 @@ def test_in_two_passes_the_steps_stand_in_the_second_prompt(model, task):
     assert found != [one.text for one in ask(task, model)]
 
 
+def test_steps_that_are_longer_read_than_they_were_written_are_cut(model, task, monkeypatch):
+    """What was written is read anew as text, which can have more tokens; only as many as were paid for are read."""
+    asked = Reasoning(**{**vars(task), "chain": Chain(tokens=4, **THINK)})
+    tokenizer, given, longer = tinyrun.tokenizer(), [], "film plot dull film bad bad bad"
+
+    def written(_model, read, *_):
+        given.append([one.input_ids for one in read])
+        return [longer] * len(read)
+
+    monkeypatch.setattr(decode, "greedy", written)
+    ask(asked, model)
+    first, second = given
+    steps, then = (tuple(tokenizer(text, add_special_tokens=False)["input_ids"]) for text in (longer, "plot was"))
+    assert len(steps) > 4
+    assert second == [prompt + steps[:4] + then for prompt in first]
+
+
 def test_behind_shown_steps_the_answer_is_read_from_one_pass(model, task):
     asked = Reasoning(**{**vars(task), "chain": Chain(tokens=6), "shown": True})
     expected = []
