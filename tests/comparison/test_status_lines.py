@@ -4,10 +4,11 @@ import pytest
 
 from tunescope.comparison import status
 from tunescope.comparison.board import Board
-from tunescope.system import files, run_folder
+from tunescope.system import files, lease, run_folder
 from tunescope.system.job_folder import JobFolder
 
 AWAY = {"machine": "another", "host": "far", "pid": 1, "began": None, "token": "x", "beat": 3}
+NOBODY = 2**22 + 1  # above the highest id that Linux gives a process
 
 
 @pytest.fixture
@@ -63,8 +64,25 @@ def test_a_job_that_waits_in_a_queue_is_told_of_its_arm_until_one_of_the_arm_has
     files.put_json(JobFolder(tmp_path, "x").queue_note, {})
     lines = list(status.lines(tmp_path))
     assert lines[0] == "lora  0/3 runs  queued" and lines[-1].startswith("with the queue of slurm")
+    assert not status.is_over(tmp_path)
     ended(told, y="done")
     assert next(status.lines(tmp_path)) == "lora  1/3 runs  best dev 0.5"
+
+
+@pytest.mark.parametrize("end", ["done", "killed"])
+def test_a_job_that_came_through_the_queue_is_no_longer_with_it(told, tmp_path, end):
+    """What was handed in is noted until the next go; a worker that was killed has left its lease."""
+    told.write("running")
+    folder = JobFolder(tmp_path, "x")
+    folder.ask({"id": "x"})
+    files.put_json(folder.queue_note, {})
+    assert not status.is_over(tmp_path)
+    if end == "done":
+        folder.put_outcome({"id": "x"}, {"status": "done"})
+    else:
+        files.put_json(folder.lease, lease._self() | {"pid": NOBODY})
+    assert status.is_over(tmp_path)
+    assert list(status.lines(tmp_path))[-1] == f"nobody works on it; to go on, type: tunescope resume {tmp_path}"
 
 
 def test_a_run_that_is_told_twice_counts_once_and_the_best_of_all_stays_the_best(told, tmp_path):

@@ -4,7 +4,7 @@ import os
 
 import warm
 
-from tunescope.system import far_jobs, lease, pieces, sealed_json
+from tunescope.system import far_jobs, files, lease, pieces, sealed_json
 from tunescope.system.job_folder import DEATHS, JobFolder
 
 LEAVES = """
@@ -28,6 +28,20 @@ def test_a_lease_of_a_process_that_is_gone_and_deaths_before_it_are_cleared_and_
         far_jobs.begin_anew(tmp_path)
         assert live.lease.exists()
     assert not gone.lease.exists() and (gone.deaths(), live.deaths()) == (0, DEATHS)
+
+
+def test_a_piece_waits_in_the_queue_until_it_has_begun_or_is_done(tmp_path):
+    asked = {"what": "seed", "named": "3"}
+    one = JobFolder(tmp_path, "x")
+    one.ask(asked)
+    assert pieces.is_over(tmp_path)
+    files.put_json(one.queue_note, {"cluster": "slurm", "job": "7"})
+    assert next(pieces.lines(tmp_path)) == "seed 3: queued" and not pieces.is_over(tmp_path)
+    with lease.held(one.lease, dead=one.death, lost=lambda: os._exit(1)):
+        assert next(pieces.lines(tmp_path)).startswith("seed 3: on ") and not pieces.is_over(tmp_path)
+    assert next(pieces.lines(tmp_path)) == "seed 3: queued"  # put away, and nothing came of it
+    one.put_outcome(asked, {"numbers": 1})
+    assert next(pieces.lines(tmp_path)).startswith("nobody leads it") and pieces.is_over(tmp_path)
 
 
 def test_a_search_is_finished_where_its_results_are_whole_and_its_page_is_there(tmp_path):

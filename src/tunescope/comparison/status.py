@@ -10,7 +10,7 @@ from typing import Any
 from tunescope.comparison.board import FILE, Row, whole
 from tunescope.comparison.progress import duration
 from tunescope.errors import UserError
-from tunescope.system import lease, lock, run_folder, shell
+from tunescope.system import job_folder, lease, lock, run_folder, shell
 from tunescope.system.job_folder import JobFolder
 
 ENDS = ("done", "diverged", "out of memory", "refused", "failed")  # what becomes of an arm when its runs are over
@@ -39,9 +39,12 @@ def lines(run: Path) -> Iterator[str]:
 
 def is_over(run: Path) -> bool:
     """Whether nobody will change what `lines` says."""
-    return _read(run)["state"] != "running" or (
-        lock.holder(run) is None and not any(map(lease.may_live, run.glob("jobs/*/lease.json")))
-    )
+    return _read(run)["state"] != "running" or (lock.holder(run) is None and not _is_queue_at_it(run))
+
+
+def _is_queue_at_it(run: Path) -> bool:
+    """Whether a worker elsewhere is at a job, or one waits in a queue."""
+    return any(lease.may_live(one.lease) or one.waits for one in job_folder.every(run))
 
 
 def _read(run: Path) -> dict[str, Any]:
@@ -66,7 +69,7 @@ def _catch_up(run: Path, row: Row, name: str, what: str) -> None:
         row.ended(name, found)
     elif lease.may_live(folder.lease):
         row.now[name] = {"run": what, **(folder.progress() or {"host": ""})}
-    elif folder.was_queued:
+    elif folder.waits:
         row.status = "queued"
 
 
@@ -94,6 +97,6 @@ def _who(run: Path, told: dict[str, Any]) -> str:
     holder = lock.holder(run)
     if holder is not None:
         return f"led by process {holder['pid']} on {holder['host']}, executor {told['executor']}"
-    if any(map(lease.may_live, run.glob("jobs/*/lease.json"))) or any(run.glob("jobs/*/queued.json")):
+    if _is_queue_at_it(run):
         return f"with the queue of {told['executor']}; when it is through, type: tunescope resume {shell.path(run)}"
     return f"nobody works on it; to go on, type: tunescope resume {shell.path(run)}"

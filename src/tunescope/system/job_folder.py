@@ -51,6 +51,13 @@ class JobFolder:
     def was_queued(self) -> bool:
         return self.queue_note.exists()
 
+    @property
+    def waits(self) -> bool:
+        """Whether it is with a queue, as far as is told here: handed in, neither begun nor done."""
+        if not self.was_queued or self.lease.exists():
+            return False
+        return not (self.path / "ask.json").exists() or self.outcome(self.asked()) is None
+
     def ask(self, value: Mapping[str, Any]) -> None:
         """Have this done; what came of it before is found again, and of another ask it is kept."""
         files.make_folder(self.path)

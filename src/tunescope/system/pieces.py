@@ -153,7 +153,7 @@ def lines(run: Path) -> Iterator[str]:
     """Each piece that somebody works on or that waits in a queue; then who leads."""
     for one in job_folder.every(run):
         holder = lease.holder(one.lease)
-        state = f"on {holder.get('host', '')}" if holder is not None else "queued" if one.was_queued else ""
+        state = f"on {holder.get('host', '')}" if holder is not None else "queued" if one.waits else ""
         if state:
             yield f"{one.asked()['what']} {one.asked()['named']}: {state}"
     leader = lock.holder(run)
@@ -166,5 +166,6 @@ def lines(run: Path) -> Iterator[str]:
 
 
 def is_over(run: Path) -> bool:
-    """Whether nobody leads it, and nobody works on a piece."""
-    return lock.holder(run) is None and not any(lease.may_live(one.lease) for one in job_folder.every(run))
+    """Whether nobody leads it, nobody works on a piece, and none waits in a queue."""
+    at_work = (lease.may_live(one.lease) or one.waits for one in job_folder.every(run))
+    return lock.holder(run) is None and not any(at_work)
