@@ -8,6 +8,7 @@ import tinyrun
 from tiny_corpora import bert, corpus, e2e, t5
 
 from tunescope.cli import recipe_estimate as estimate
+from tunescope.data.corpus import Rows
 from tunescope.errors import UserError
 from tunescope.models.load import load_model, load_tokenizer, on_paper
 from tunescope.reproduce import published
@@ -70,6 +71,24 @@ def test_few_rows_take_the_steps_that_are_published_of_so_many(models, tmp_path)
     few, some, many = (estimate._taken(made, full[at], rows, gpu("H100")[0], 2).seconds for at in (0, 2, 3))
     launched = 10 * 3 * 2 * 1e-3  # seconds of a step in 10 runs: 2 seeds of 5 subsets
     assert (some - few, many - some) == pytest.approx((100 * launched, 200 * launched))
+
+
+def test_a_subset_of_few_rows_is_scored_on_development_rows_of_its_own(models, tmp_path, monkeypatch):
+    """As published three for ten of its training rows, where the corpus has hundreds."""
+    ask = Ask("prefix-low-data", "paper", model=models["gpt2"], data=e2e(tmp_path / "e2e", 650), check=True)
+    recipe, taken, counted = find("prefix-low-data"), estimate._taken, dict[str, int]()
+
+    def noted(made, unit, rows, *more):
+        counted[unit["part"]] = rows.dev
+        return taken(made, unit, rows, *more)
+
+    monkeypatch.setattr(estimate, "_taken", noted)
+    assert list(estimate.lines(ask, recipe, "H100"))
+    made = recipe.settings(ask)
+    drawn = {size: recipe._drawn(made, Rows([{}] * 650, ()), size, 0)["dev"] for size in (50, 100, 200, 500)}
+    assert counted == {str(size): len(rows) for size, rows in drawn.items()} and counted["50"] == 15
+    ask = replace(ask, protocol="tuned")
+    assert list(estimate.lines(ask, recipe, "H100")) and set(counted.values()) == {6}  # the corpus's
 
 
 def test_as_many_development_inputs_are_counted_as_a_run_scores(models, tmp_path):

@@ -428,7 +428,7 @@ def test_rows_longer_than_the_model_are_cut_counted_and_told(bench, material, tm
     found = on(bench, question(material, arms=("soft:length=57", "lora"), seeds=(0,), trials=1), tmp_path / "run")
     told = arm(found, "soft:length=57")["remarks"][-1]
     start = "inputs cut to fit the model's positions beside what stands in front: "
-    assert re.fullmatch(start + r"[\d,]+ dev, [\d,]+ train, [\d,]+ test rows.", told)
+    assert re.fullmatch(start + r"[\d,]+ train, [\d,]+ dev, [\d,]+ test rows.", told)
     assert not any(remark.startswith("inputs cut") for remark in arm(found, "lora")["remarks"])
     assert told in " ".join(str(found).split())
 

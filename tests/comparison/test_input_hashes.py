@@ -192,7 +192,7 @@ def test_a_run_whose_files_were_moved_goes_on_where_it_is_told_where_they_are(tm
     folder = tmp_path / "b" / "run"
     results, before = json.loads((folder / "results.json").read_text()), held(folder)
     code, _, err = commands.call(monkeypatch, capsys, "resume", folder, "--workers", "1")
-    gone = " and ".join(str(tmp_path / "a" / name) for name in ("model", "test.jsonl", "train.jsonl"))
+    gone = " and ".join(str(tmp_path / "a" / name) for name in ("model", "train.jsonl", "test.jsonl"))
     assert code == 2 and held(folder) == before
     assert f"{folder} was begun with {gone}, which are gone. If it was moved, type the comparison again with" in err
     typed = shlex.split(err.partition("with the new path: tunescope ")[2].replace("NEW/", f"{tmp_path}/b/"))

@@ -61,6 +61,14 @@ def test_a_question_in_words_has_the_states_that_follow_from_its_digits():
     assert hop["steps"] == "{}, then {}, then {}.".format(*read) and hop["target"] == str(read[-1])
 
 
+@pytest.mark.parametrize(("name", "count"), [("hops", 50), ("hops", 400), ("plus-one", 800)])
+def test_as_many_questions_are_asked_as_are_told_and_each_once(name, count):
+    """Of the first fifty places that are drawn two are the same."""
+    for part in ("dev", "train"):
+        asked = [row["input"] for row in find("chain-of-thought-model")._rows(name, part, count)]
+        assert len(asked) == len(set(asked)) == count
+
+
 def test_at_once_is_trained_until_it_had_as_many_tokens_as_the_steps(tmp_path, in_process):
     recipe = find("chain-of-thought-model")
     ask = Ask("chain-of-thought-model", quick=True, steps=3, model=tiny_decoder(tmp_path / "model"))

@@ -9,6 +9,7 @@ import pytest
 from tunescope.errors import UserError
 from tunescope.reproduce import far_pieces, recipes, run
 from tunescope.reproduce.ask import Ask
+from tunescope.reproduce.recipe import find
 from tunescope.system import job_folder, pieces, run_folder, sealed_json
 
 FOLDER = Path(__file__).parent
@@ -54,6 +55,15 @@ def test_every_executor_does_every_piece_once_and_gives_the_same_numbers(toy, ex
     assert told == ["seed 0", "seed 1", "seed 2"] or goes > 1  # what a queue did meanwhile is read, and not told
     again, goes = gone_on(toy, executor)
     assert values(again) == WANTED and tries(toy) == [1, 1, 1] and goes == 1
+
+
+@pytest.mark.parametrize("name", ["petrov-lora", "prompt-search", "prompt-transfer", "unified-counts", "toy-recipe"])
+def test_a_worker_that_reads_the_settings_has_the_pieces_in_the_order_of_who_asked(toy, name):
+    """A piece goes as its number: methods and models are asked in another order than that of the alphabet."""
+    recipe = find(name)
+    settings = recipe.settings(Ask(name))
+    run_folder.write_config(toy, {"version": run_folder.VERSION, "recipe": name, "settings": settings}, ())
+    assert recipe.units(run_folder.read_config(toy)["settings"]) == recipe.units(settings)
 
 
 @pytest.mark.slow

@@ -15,6 +15,7 @@ from tunescope.reproduce.ask import Ask
 from tunescope.reproduce.recipe import check
 from tunescope.reproduce.recipes import petrov_prefixes as recipe
 from tunescope.reproduce.recipes._prefix_use import prefix_use, use
+from tunescope.system import sealed_json
 
 
 @pytest.mark.parametrize(("family", "place"), [("gpt2", -1), ("llama", -1), ("bert", 0)])
@@ -105,6 +106,20 @@ def test_a_layer_whose_number_no_head_has_shows_none_of_theirs():
     outcome |= {"inputs": 3, "metric": "accuracy", "dev": 0.5}
     table = recipe.table({}, [({"seed": 0}, outcome)])
     assert table.rows[0][1][3].mean == pytest.approx(0.1) and table.rows[1][1][3].mean is None
+
+
+def test_twelve_layers_stand_in_their_order_beside_the_papers_twelve_when_the_piece_is_read_from_its_file(tmp_path):
+    names = [f"decoder.{layer}.self" for layer in range(12)]
+    layers = {
+        name: {"spread": [[layer / 100] * 10] * 12, "effective_rank": [1.0], "span": [2.0], "share": [0.5]}
+        for layer, name in enumerate(names)
+    }
+    outcome = {"layers": layers, "before": {name: [[0.2] * 10] for name in names}}
+    sealed_json.put(tmp_path / "piece.json", outcome | {"inputs": 3, "metric": "accuracy", "dev": 0.5})
+    rows = recipe.table({}, [({"seed": 0}, sealed_json.read(tmp_path / "piece.json"))]).rows
+    assert [name for name, _ in rows] == names
+    assert [cells[3].paper for _, cells in rows] == list(recipe.PAPER)
+    assert [cells[3].mean for _, cells in rows] == pytest.approx([layer / 100 for layer in range(12)])
 
 
 def test_anyone_can_run_it_on_the_packaged_model():

@@ -277,6 +277,30 @@ def test_the_same_rows_under_another_name_are_the_same_to_an_earlier_result(toy,
         taken(data="sst2:b", sha256=digest("13"))
 
 
+def test_searches_that_a_piece_names_may_be_more_than_they_were_and_are_to_be_the_same(toy, tmp_path):
+    """Where pieces do not say whose they are, as in lm-bff, they are of all of them."""
+    by_arm = [{"arm": arm} for arm in "ab"]
+    for units, more, other in ((by_arm, True, False), ([{"part": "x"}], False, False)):
+        held = [{"unit": unit, "outcome": {"a": {"b": 0.5}}} for unit in units[:1]]
+        known = {"searches": {"a": {"length": 2}}}
+        sealed_json.put(
+            tmp_path / "held.json",
+            {"recipe": "toy", "versions": machine.versions(), "units": held, "settings": known},
+        )
+        for searches, allowed in (
+            ({"a": {"length": 2}}, True),
+            ({"a": {"length": 2}, "b": {"length": 2}}, more),
+            ({"a": {"length": 3}, "b": {"length": 2}}, other),
+        ):
+            asked = {"searches": searches}
+            if allowed:
+                said = earlier.taken_over("toy", asked, units, tmp_path / "held.json", tmp_path / "new")
+                assert said.startswith(f"1 of {len(units)} pieces are taken")
+                continue
+            with pytest.raises(ts.UserError, match=r"with other settings \(searches"):
+                earlier.taken_over("toy", asked, units, tmp_path / "held.json", tmp_path / "new")
+
+
 def test_an_earlier_result_leaves_nothing_in_a_folder_of_other_settings(toy, tmp_path_factory, monkeypatch):
     result = run.reproduce(Ask("toy"), toy, workers=1, say=lambda line: None)
     other = tmp_path_factory.mktemp("other")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
@@ -68,9 +68,11 @@ def lines(ask: Ask, recipe: Recipe, name: str) -> Iterator[str]:
         f"written on average, {rows.train:,} to train on, {rows.test:,} inputs to be tested"
     )
     known, refused = list[tuple[str, Taken]](), list[str]()
+    own_dev = getattr(recipe, "own_dev", lambda *_: 0)
     for unit in recipe.units(made):
         try:
-            known.append((_named(made, unit), _taken(made, unit, rows, machine, BYTES[precision])))
+            of_unit = replace(rows, dev=own_dev(made, unit) or rows.dev)
+            known.append((_named(made, unit), _taken(made, unit, of_unit, machine, BYTES[precision])))
         except UserError as problem:
             refused.append(f"{_named(made, unit)}: {problem}")
     yield from _table([HEADS, *(_row(*one) for one in known)])

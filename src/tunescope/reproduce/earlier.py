@@ -13,6 +13,7 @@ from tunescope.system import files, machine, run_folder, sealed_json
 
 LISTS = {"lines", "worlds", "whole", "arms", "starts"}  # settings that only say which pieces there are
 NUMBERED = {"bases"}  # and which a piece says by its number, so that more of them may follow
+SEARCHES = "searches"  # by name, so that others may stand beside it, where a piece says which is its own
 PART = "part"  # of lines of which a piece says the part, so that more parts may follow
 MADE_WITH = ("tunescope", "torch", "transformers")
 
@@ -57,6 +58,7 @@ def _compared(settings: Settings, units: Sequence[dict[str, Any]]) -> Settings:
     own = {key: value for key, value in settings.items() if key not in said}
     if not all("arm" in unit for unit in units):  # a piece is of several lines, and of these alone
         own |= {"lines": _by_part(settings.get("lines", ()), units)}
+        own |= {key: [value] for key, value in own.items() if key == SEARCHES}
     parts = {key: _parts(key, value) for key, value in own.items()}
     flat = {f"{key}.{name}".rstrip("."): value for key, part in parts.items() for name, value in part.items()}
     kept: Settings = json.loads(json.dumps(flat))
@@ -79,7 +81,8 @@ def _parts(key: str, value: Any) -> dict[str, Any]:
 
 
 def _same_settings(result: Path, old: Settings, new: Settings) -> None:
-    more = {key for key in old | new if key.partition(".")[0] in NUMBERED or key.startswith(f"lines.{PART}")}
+    several = (f"lines.{PART}", f"{SEARCHES}.", *(f"{one}." for one in NUMBERED))
+    more = {key for key in old | new if key.startswith(several)}
     known = (set(old | new) - more) | (set(old) & set(new))
     held = {key.partition(".")[0] for key in old.keys() & new.keys()}  # a digest, or one of each part
     known -= {path for path, digest in HASHES.items() if digest in held}

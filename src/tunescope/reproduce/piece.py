@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
@@ -17,6 +17,11 @@ if TYPE_CHECKING:
     from tunescope.lab.worlds.world_cache import Pretraining
 
 LASTING = ("done", "diverged", "refused")  # statuses that another attempt would not change
+
+
+def status(arms: Iterable[str]) -> str:
+    """That of a piece of several arms: of one that another attempt might change, else "done"."""
+    return next((one for one in arms if one not in LASTING), "done")
 
 
 def path(out: Path, name: str) -> Path:

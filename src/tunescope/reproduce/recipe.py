@@ -12,6 +12,7 @@ heeds) and four functions:
 With KEEPS = True, work takes a third argument: a folder of the piece's own, for what is worth keeping beside numbers.
 With RESUMES = True it takes one too, for what lets a piece go on that was stopped. It is removed when the piece is
 done, whose seconds are then those of its last go.
+own_dev(settings, unit) -> int may say how many development rows a piece has that are its own, for an estimate.
 With GROWS = True, a table can be made of any of the pieces, and the rest be done later; so it can where each piece is
 one of settings["lines"].
 """

@@ -285,12 +285,12 @@ def _text(value: object, line: str) -> str:
     """Objects a line a field, lists of numbers on one line: a thousand rows of statistics stay readable."""
     if isinstance(value, Mapping) and value:
         inner = line + " "
-        fields = (f"{inner}{json.dumps(str(key))}: {_text(value[key], inner)}" for key in sorted(value, key=str))
+        fields = (f"{inner}{json.dumps(str(key))}: {_text(value[key], inner)}" for key in value)
         return "{" + ",".join(fields) + line + "}"
     if isinstance(value, list | tuple) and any(isinstance(one, Mapping) for one in value):
         inner = line + " "
         return "[" + ",".join(inner + _text(one, inner) for one in value) + line + "]"
-    return json.dumps(value, sort_keys=True, ensure_ascii=False, allow_nan=False)
+    return json.dumps(value, ensure_ascii=False, allow_nan=False)
 
 
 def umask() -> int:

@@ -19,7 +19,7 @@ from tunescope.report.cells import Cell, Table, intervals_over
 from tunescope.report.finding import HeatMap
 from tunescope.report.pictures import draw
 from tunescope.report.verdict import edges
-from tunescope.reproduce import corpus_line
+from tunescope.reproduce import corpus_line, piece
 from tunescope.reproduce.ask import Ask
 from tunescope.reproduce.inputs import model_settings
 from tunescope.reproduce.recipe import Found, Settings
@@ -78,13 +78,15 @@ def work(settings: Settings, unit: dict[str, Any], folder: Path) -> dict[str, An
     rows["train"] = _rows(name, "train", SHOWN * settings["seeds"] if way == PROMPTED else steps * batch)
     arms = _compared(settings, corpus_line.written(rows, folder / "data"), ARMS[way], folder, steps)
     targets = [row["target"] for row in rows["test"]]
+    runs = {name: arm["runs"] if arm["status"] == "done" else [] for name, arm in arms.items()}  # else a seed is lost
     return {
+        "status": piece.status(arm["status"] for arm in arms.values()),
         "updates": 0 if way == PROMPTED else steps,
         "tokens": 0 if way == PROMPTED else round(steps * batch * (written if way == STEPS else once)),
         "train": len(rows["train"]),
-        "scores": {name: [run["test"]["exact_match"] for run in arm["runs"]] for name, arm in arms.items()},
-        "digits": {name: [_digits(run, targets, folder) for run in arm["runs"]] for name, arm in arms.items()},
-        "unread": {name: [run["reading"]["unread"] for run in arm["runs"]] for name, arm in arms.items()},
+        "scores": {name: [run["test"]["exact_match"] for run in own] for name, own in runs.items()},
+        "digits": {name: [_digits(run, targets, folder) for run in own] for name, own in runs.items()},
+        "unread": {name: [run["reading"]["unread"] for run in own] for name, own in runs.items()},
         "rates": {name: arm["learning_rate"] for name, arm in arms.items()},
         "trials": {name: [(one["learning_rate"], one["dev"]) for one in arm["trials"]] for name, arm in arms.items()},
         "refused": {name: arm["reason"] for name, arm in arms.items()},
@@ -115,16 +117,18 @@ def _digits(run: Mapping[str, Any], targets: Sequence[str], folder: Path) -> flo
 
 
 def _rows(name: str, part: Any, count: int) -> list[dict[str, str]]:
-    """Questions in words, each once, with the answer and the states on the way to it."""
-    procedure = procedures.find(name)
-    given = procedure.given(part, count, seed=0)
-    found = {}
-    for digits, *states in zip(given, *procedure.states(given), strict=True):
-        target = _spaced(states[-1])
-        steps = ", then ".join(map(_spaced, states)) + "."
-        asked = ASKED[name].format(_spaced(digits))
-        found[asked] = {"input": asked, "target": target, "steps": steps}
-    return list(found.values())
+    """So many questions in words, each once, with the answer and the states on the way to it."""
+    procedure, drawn, found = procedures.find(name), count, dict[str, dict[str, str]]()
+    while len(found) < count:
+        given = procedure.given(part, drawn, seed=0)
+        made = (_row(name, *one) for one in zip(given, *procedure.states(given), strict=True))
+        found, drawn = {row["input"]: row for row in made}, drawn + count
+    return list(found.values())[:count]
+
+
+def _row(name: str, digits: Any, *states: Any) -> dict[str, str]:
+    steps = ", then ".join(map(_spaced, states)) + "."
+    return {"input": ASKED[name].format(_spaced(digits)), "target": _spaced(states[-1]), "steps": steps}
 
 
 def _spaced(digits: Any) -> str:
@@ -153,7 +157,7 @@ def _compared(
             out=folder / "run",
         )
     except AllRefused as problem:  # such as demonstrations that are longer than the model reads
-        return {name: {"reason": problem.reason, "learning_rate": None, "trials": [], "runs": []} for name in arms}
+        return {name: corpus_line.REFUSED | {"reason": problem.reason} for name in arms}
     return {arm["name"]: arm for arm in done.results["arms"]}
 
 

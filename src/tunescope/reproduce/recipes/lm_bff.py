@@ -13,7 +13,7 @@ from tunescope.data.k_shot import SEEDS, K
 from tunescope.errors import UserError
 from tunescope.models.load import model_name
 from tunescope.report.cells import Cell, Table, intervals_over
-from tunescope.reproduce import corpus_line, corpus_table, published
+from tunescope.reproduce import corpus_line, corpus_table, piece, published
 from tunescope.reproduce.ask import Ask
 from tunescope.reproduce.corpus_table import Line
 from tunescope.reproduce.inputs import model_settings
@@ -178,6 +178,7 @@ def work(settings: Settings, unit: dict[str, Any], folder: Path) -> dict[str, An
         return found | {"scores": {}, "rates": {}, "refused": lost, "told": {}}
     by_name = {arm["name"]: arm for arm in done.results["arms"]}
     return found | {
+        "status": piece.status(arm["status"] for arm in by_name.values()),
         "scores": {name: [run["test"]["accuracy"] for run in arm["runs"]] for name, arm in by_name.items()},
         "rates": {name: arm["learning_rate"] for name, arm in by_name.items()},
         "refused": {name: arm["reason"] or arm["status"] for name, arm in by_name.items() if arm["status"] != "done"},

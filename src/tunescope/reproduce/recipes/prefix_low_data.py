@@ -6,6 +6,7 @@ its own, three for ten that it trains on, and is trained on from two seeds, of w
 """
 
 import random
+from collections.abc import Mapping
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -86,9 +87,14 @@ def work(settings: Settings, unit: dict[str, Any], folder: Path) -> dict[str, An
     return _together(found)
 
 
+def own_dev(settings: Settings, unit: Mapping[str, Any]) -> int:
+    """How many development rows a subset has of its own; 0 where it has those of the corpus."""
+    return round(DEV * int(unit["part"])) if settings["protocol"] == "paper" else 0
+
+
 def _drawn(settings: Settings, rows: Any, size: int, subset: int) -> dict[str, Rows]:
     """A subset's training rows, and as published its own development rows, of none of them."""
-    own = round(DEV * size) if settings["protocol"] == "paper" else 0
+    own = own_dev(settings, {"part": size})
     drawn = random.Random(subset).sample(rows, size + own)
     train = {"train": Rows(drawn[:size], rows.notes)}
     return train | {"dev": Rows(drawn[size:], ())} if own else train

@@ -9,7 +9,7 @@ from statistics import fmean
 from typing import Any
 
 from tunescope.report.cells import Cell, Table
-from tunescope.reproduce import corpus_line, corpus_table, published
+from tunescope.reproduce import corpus_line, corpus_table, piece, published
 from tunescope.reproduce.ask import Ask
 from tunescope.reproduce.corpus_table import Line
 from tunescope.reproduce.recipe import Found, Settings
@@ -44,6 +44,9 @@ def work(settings: Settings, unit: dict[str, Any], folder: Path) -> dict[str, An
         own = settings | {"course": course, "seeds": [seed]}
         arm = corpus_line.compared(own, unit, folder / f"seed-{seed}", given)
         found.append(corpus_line.outcome(arm, settings["metrics"], folder / f"seed-{seed}"))
+    lost = next((one for one in found if one["status"] not in piece.LASTING), None)
+    if lost is not None:  # no seed that diverged: another attempt may score it
+        return lost | {"scores": {}, "dev": []}
     done = [one for one in found if one["status"] == "done"]
     metrics = settings["metrics"]
     scores = {
@@ -61,13 +64,14 @@ def table(settings: Settings, found: Found) -> Table:
     rows = []
     for line, values, (_, outcome) in zip(settings["lines"], scored, found, strict=True):
         failed = settings["seeds"] - sum(value >= HALF * best for value in values)
+        how_many = f"{failed} of {settings['seeds']}" if values or outcome["status"] == "diverged" else ""
         spread = Cell((max(values) - min(values),), digits=2) if len(values) > 1 else Cell()
         text = "" if values else outcome["reason"] or "none"
         cells = [
             Cell(text=f"{outcome['stored']:,}"),
             Cell(values, text=text, digits=2, bounds=corpus_line.bounds(metric)),
         ]
-        rows.append((line["label"], [*cells, spread, Cell(text=f"{failed} of {settings['seeds']}")]))
+        rows.append((line["label"], [*cells, spread, Cell(text=how_many)]))
     return Table(("parameters", metric, "spread", "failed seeds"), rows, _notes(settings, found))
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from tunescope.errors import UserError
 from tunescope.report.cells import Cell, Table
-from tunescope.reproduce import corpus_line, corpus_table
+from tunescope.reproduce import corpus_line, corpus_table, piece
 from tunescope.reproduce.ask import Ask
 from tunescope.reproduce.corpus_table import Line
 from tunescope.reproduce.published import Course
@@ -113,6 +113,7 @@ def work(settings: Settings, unit: dict[str, Any], folder: Path) -> dict[str, An
         return {"scores": {}, "refused": dict.fromkeys(arms, problem.reason)}
     by_name = {arm["spec"]: arm for arm in done.results["arms"]}
     return {
+        "status": piece.status(arm["status"] for arm in by_name.values()),
         "scores": {name: [run["test"]["accuracy"] for run in by_name[name]["runs"]] for name in arms},
         "refused": {
             name: by_name[name]["reason"] or by_name[name]["status"]
