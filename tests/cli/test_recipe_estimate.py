@@ -136,3 +136,14 @@ def test_several_bases_have_lines_each(models, tmp_path):
 def test_a_recipe_without_a_model_and_a_corpus_cannot_be_asked():
     with pytest.raises(UserError, match="--check is for recipes whose lines are tuned on a corpus, and petrov"):
         list(estimate.lines(Ask("petrov-table1", check=True), find("petrov-table1"), "H100"))
+
+
+def test_other_rates_are_tried_at_the_first_seed_alone_and_only_the_chosen_runs_are_tested(models, tmp_path):
+    ask = Ask("prefix-main", model=models["gpt2"], data=e2e(tmp_path / "e2e"), seeds=4, check=True)
+    made = find("prefix-main").settings(ask)
+    rows = estimate._rows(made)
+    found = estimate._taken(made, find("prefix-main").units(made)[0], rows, gpu("H100")[0], 2)
+    rates, seeds, launched, writing = made["course"]["trials"], 4, 3 * 2 * 1e-3, rows.written * 2 * 1e-3
+    assert found.runs == rates + seeds - 1
+    run = made["course"]["steps"] * launched + 5 * writing  # five scores
+    assert found.seconds == pytest.approx(found.runs * run + seeds * writing)

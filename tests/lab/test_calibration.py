@@ -4,11 +4,16 @@ from dataclasses import replace
 
 import pytest
 
-from tunescope.lab.worlds.calibration import NEITHER, Case, bins, case, groups, judged, truth, whole_said
+from tunescope.lab.worlds import bases
+from tunescope.lab.worlds.base_table import base
+from tunescope.lab.worlds.calibration import NEITHER, SETTLED_ON, Case, bins, case, groups, judged, truth, whole_said
 from tunescope.lab.worlds.questions import question, questions
+from tunescope.methods.text_form import parse
 from tunescope.report.verdict.forecast import NEEDED, SUFFICES, Shares
+from tunescope.reproduce.ask import Ask
 from tunescope.reproduce.piece import came_of
 from tunescope.reproduce.recipes import learning_rates, verdict_calibration
+from tunescope.trial.budget import count
 
 ONE = Case(0, "gpt2", 1, "named", Shares(1.0, 1.0, 1), SUFFICES, 1.0, 1.0)
 
@@ -176,3 +181,31 @@ def test_a_rate_s_cell_is_the_mean_share_over_worlds_and_the_first_is_counted() 
     assert [row[rate].mean for rate in ("0.001", "0.01", "0.1")] == pytest.approx([0.3, 0.7, 0.25])
     assert row["first at"].text == "0.01 ×1, 0.1 ×1" and row["1"].mean is None
     assert table.notes[1:] == ["bias in world 7: no biases"]
+
+
+def test_worlds_that_nothing_was_settled_on_come_first() -> None:
+    settings = verdict_calibration.settings(Ask("verdict-calibration"))
+    short = [unit["world"] for unit in verdict_calibration.units(settings) if unit["run"] != "whole"]
+    settled = [world in SETTLED_ON for world in short]
+    assert settled == sorted(settled) and set(short) == {one.number for one in questions()}
+
+
+def test_the_undecided_are_told_of_the_worlds_that_somebody_learned() -> None:
+    counts = {"worlds": 9, "learned": 4, "decided": 5, "right": 3}
+    cells = verdict_calibration._row(counts | {"share_right": 3 / 5, "share_undecided": 1 / 4})
+    assert [cell.text.partition(" ")[0] for cell in cells] == ["9", "4", "5", "3", "0.600", "0.250"]
+
+
+@pytest.mark.parametrize("kind", ["decoder", "encoder-decoder"])
+def test_the_budget_is_a_prefix_at_every_attention_of_the_model(kind: str, tmp_path, monkeypatch) -> None:
+    one = next(one for one in questions() if base(one.model).body.kind == kind)
+    monkeypatch.setattr(bases, "pretrained", lambda made: tmp_path)
+    plan = verdict_calibration.question({"steps": 10, "batch_size": 2, "prefix": 20}, one.number, tmp_path)
+    stored = count(base(one.model).new(), parse("prefix:length=20,init_from=noise")).stored
+    assert plan.budgets == (stored,)
+
+
+def test_a_world_where_nothing_was_learned_has_no_first_rate() -> None:
+    found = [({"world": 6, "arm": "lora"}, {"chance": 0.5, "tried": [[0.001, 0.5], [0.01, 0.4]]})]
+    table = learning_rates.table({"arms": ["lora"]}, found)
+    assert table.rows[0][1][-1].text == ""

@@ -9,7 +9,7 @@ from tunescope.lab.worlds.documents import IGNORED
 from tunescope.lab.worlds.sights import Reader, Sight
 from tunescope.lab.worlds.skills import Sequences
 from tunescope.lab.worlds.vocabulary import tokenizer_for
-from tunescope.lab.worlds.world import text
+from tunescope.lab.worlds.world import part_of, text
 from tunescope.tasks.kinds.classification import Classification
 from tunescope.tasks.kinds.generation import Generation
 
@@ -121,3 +121,14 @@ def test_an_encoder_learns_at_its_mask_and_at_its_first_token() -> None:
         assert torch.equal(learned, sight.inputs["input_ids"] == 501)  # and nothing that can be read
         places.add(masked)
     assert places == {True, False}
+
+
+def test_models_are_pretrained_on_the_training_part_alone_and_tested_on_the_other() -> None:
+    """Without a first line the first document's first example begins the text."""
+    reader, front = Reader("decoder"), 2  # a name and a line end
+    batches = [one.inputs["input_ids"] for one in NAMES.batches(reader, 20, seed=0)]
+    learned = [ids[ids[:, 0] <= WORLD.largest, : WORLD.length] for ids in batches]
+    learned += [ids[ids[:, 0] > WORLD.largest, front : front + WORLD.length] for ids in batches]
+    assert {part_of(row) for ids in learned for row in ids.numpy()} == {"train"}
+    tested = NAMES.test(reader, "reverse", 40).inputs["input_ids"][:, front : front + WORLD.length]
+    assert {part_of(row) for row in tested.numpy()} == {"test"}

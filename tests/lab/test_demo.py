@@ -2,18 +2,20 @@
 
 import json
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from torch.nn.functional import pad
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from tunescope.lab.demo import PACKAGED, QUESTIONS, SIZES, compare_one, prepare
 from tunescope.lab.worlds.manifest import digests, read_manifest, write_manifest
 from tunescope.lab.worlds.measure import measure
-from tunescope.lab.worlds.pretrain import MIX, Recipe, pretrain
+from tunescope.lab.worlds.pretrain import MIX, Recipe, batches, pretrain
 from tunescope.lab.worlds.skills import SKILLS
 from tunescope.lab.worlds.world import World, part_of
 from tunescope.system import machine
@@ -121,3 +123,17 @@ def test_a_model_made_from_scratch_is_made_once(tmp_path: Path, monkeypatch: pyt
     first, second = prepare(tmp_path, from_scratch=True), prepare(tmp_path, from_scratch=True)
     assert first.model == second.model == tmp_path / "model"
     assert made == [Recipe()]
+
+
+def test_the_model_learns_from_the_training_part_and_is_measured_on_the_test_part(model: Any) -> None:
+    """An example is a sequence, a line end, an answer, and two line ends or the end."""
+    world, found = World(), set()
+    for ids, _ in islice(batches(world, Recipe(examples=8)), 20):
+        every = pad(ids, (0, 1)).unflatten(1, (-1, 2 * world.length + 3))[..., : world.length]
+        found |= {part_of(row) for row in every.reshape(-1, world.length).numpy()}
+    assert found == {"train"}
+    asked: list[torch.Tensor] = []
+    hook = model.register_forward_pre_hook(lambda _, given: asked.extend(given))
+    measure(model, world, "add1", 5)
+    hook.remove()
+    assert {part_of(row) for row in asked[0][:, : world.length].numpy()} == {"test"}

@@ -16,7 +16,7 @@ from tunescope.lab.worlds.lessons import Lesson, Unnamed, digits, exact, lesson,
 from tunescope.lab.worlds.models import Shape, gpt2
 from tunescope.lab.worlds.world import World, part_of
 from tunescope.lab.worlds.world_cache import Pretraining, pretrained
-from tunescope.trial.train.loop import train
+from tunescope.trial.train.loop import Diverged, train
 from tunescope.trial.train.settings import Settings
 
 WORLD = World(length=4, digits=4, few=3)
@@ -154,3 +154,55 @@ def test_right_gives_one_truth_value_an_answer_token():
     expected = net(input_ids=ids).logits.argmax(-1)[:, 3:7] == ids[:, 4:]
     assert got.dtype == torch.bool
     assert torch.equal(got, expected)
+
+
+def test_development_rows_are_the_same_whatever_seed_draws_the_training_rows():
+    one, other = (lesson(WORLD, ("ascending",), 20, seed) for seed in (0, 5))
+    assert torch.equal(one.dev, other.dev) and not torch.equal(one.train, other.train)
+
+
+def test_a_seed_draws_the_first_tensors_of_what_is_attached_and_the_order_of_its_rows(monkeypatch):
+    seeds = []
+
+    def attach(*given, seed):
+        seeds.append(seed)
+        return ts.attach(*given, seed=seed)
+
+    def ordered(learning, settings, seed, **more):
+        seeds.append(seed)
+        return train(learning, settings, seed, **more)
+
+    monkeypatch.setattr(adaptation, "attach", attach)
+    monkeypatch.setattr(adaptation, "train", ordered)
+    given = lesson(WORLD, ("add1",), 20, seed=0)
+    course = Course(rates=(1e-3, 1e-2), settings=Settings(steps=2, batch_size=4, eval_every=2), trial=1)
+    adapted(model(), "lora:rank=2", given, {}, course, seed=7)
+    assert seeds == [7] * 6  # two trials and the run, each with both
+
+
+def test_a_run_that_diverged_counts_as_nothing_right_and_says_so(monkeypatch):
+    def lost(*_, **more):
+        raise Diverged(3, float("nan"))
+
+    monkeypatch.setattr(adaptation, "train", lost)
+    given, tests = lesson(WORLD, ("add1",), 20, seed=0), {"add1": digits(WORLD, ("add1",), "test", 8, seed=0)}
+    course = Course(rates=(1e-2,), settings=Settings(steps=2, batch_size=4))
+    found = adapted(model(), "lora:rank=2", given, tests, course, seed=0)
+    assert found["exact"] == {"add1": 0.0} and "loss nan at step 3" in found["diverged"]
+
+
+def test_a_world_is_pretrained_with_dropout_by_its_own_seed_and_scored_without(monkeypatch):
+    whole, seen = world_cache.problem, {"loss": set(), "score": set()}
+
+    def problem_of(net, *given):
+        made = whole(net, *given)
+
+        def noted(name, what):
+            return lambda *rows: seen[name].add((net.training, torch.initial_seed())) or what(*rows)
+
+        return dataclasses.replace(made, loss=noted("loss", made.loss), score=noted("score", made.score))
+
+    monkeypatch.setattr(world_cache, "problem", problem_of)
+    asked = recipe(seed=5, rows=40)
+    world_cache.pretrain(asked, asked.lesson())
+    assert seen == {"loss": {(True, 5)}, "score": {(False, 5)}}

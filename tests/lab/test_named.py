@@ -71,3 +71,9 @@ def test_models_of_one_language_share_their_names_as_words_whatever_ids_words_ha
         tokenizer(one).decode(row).startswith(texts[0][0])
         and tokenizer(one)(tokenizer(one).decode(row))["input_ids"] == row
     )
+
+
+def test_progress_is_watched_on_inputs_of_the_development_part():
+    given = replace(WORLD, rows=40).lesson(5)
+    parts = [{part_of(row) for row in split(rows)[1]} for rows in (given.train, given.dev)]
+    assert parts == [{"train"}, {"dev"}]

@@ -76,3 +76,8 @@ def test_no_such_procedure_is_one_line():
         ts.UserError, match="asked for the procedure 'minus-one'; it has: plus-one, neighbour-sums, hops"
     ):
         find("minus-one")
+
+
+def test_development_rows_are_the_same_whatever_seed_draws_the_training_rows():
+    one, other = (lesson(find("hops"), 40, seed, steps=True) for seed in (0, 5))
+    assert torch.equal(one.dev, other.dev) and not torch.equal(one.train, other.train)

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import torch
 
-from tunescope.lab.worlds.lessons import Lesson, problem
+from tunescope.lab.worlds.lessons import WATCHED, Lesson, problem
 from tunescope.lab.worlds.models import Shape, gpt2
 from tunescope.lab.worlds.recall import Recall, tokenizer
 from tunescope.tasks.prompts.spans import spans
@@ -69,3 +69,9 @@ def test_fresh_weights_have_the_spread_that_was_asked_for():
     assert abs(float(weight.detach().std()) / 0.125 - 1) < 0.05
     usual = gpt2(Shape(1, 4, 64), 40, 20, seed=0).transformer.h[0].attn.c_attn.weight
     assert abs(float(usual.detach().std()) / 0.02 - 1) < 0.05
+
+
+def test_progress_is_watched_on_sequences_that_are_not_among_those_learned():
+    given = replace(WORLD, rows=WATCHED).lesson(3)  # as many of either
+    train, dev = ({tuple(row) for row in part.tolist()} for part in (given.train, given.dev))
+    assert dev and not train & dev

@@ -232,3 +232,9 @@ def test_what_it_draws_lies_beside_the_result_and_says_the_measured_shares(tmp_p
     arcs = (folder / "arcs-2-layers-layer-0.svg").read_text()
     assert "text 1" in arcs and "label 4" in arcs
     assert "separator" not in arcs  # a demonstration here has none
+
+
+def test_models_of_its_own_are_one_a_depth_and_seed():
+    made = anchors.settings(Ask("anchors", seeds=3))
+    worlds = {(world.shape.layers, world.seed) for world in anchors.worlds(made)}
+    assert worlds == {(layers, seed) for layers in made["layers"] for seed in range(3)}

@@ -1,5 +1,7 @@
 """Where attention goes, against Transformers' own attention and cache; how prefixes begin; and the recipe."""
 
+from types import SimpleNamespace
+
 import pytest
 import tiny
 import torch
@@ -7,12 +9,13 @@ import trained_decoder as tools
 
 import tunescope as ts
 from tunescope.reproduce.ask import Ask
-from tunescope.reproduce.recipes import _short_runs
+from tunescope.reproduce.recipes import _prefix_starts, _short_runs
 from tunescope.reproduce.recipes import attention_sinks as recipe
 from tunescope.reproduce.recipes._prefix_starts import STARTS, begun
 from tunescope.reproduce.recipes._sinks import destinations, sinks
 from tunescope.reproduce.run import reproduce
 from tunescope.trial.demos import start
+from tunescope.trial.train import loop
 
 TEXTS = torch.cat([tools.text(12, seed) for seed in (1, 2)])
 
@@ -150,3 +153,33 @@ def test_the_loss_on_prose_is_transformers_own(bench, tmp_path):
 def test_it_needs_a_model_and_rows():
     with pytest.raises(ts.UserError, match=r"attention-sinks looks into a decoder .* needs both"):
         recipe.settings(Ask("attention-sinks", model="m"))
+
+
+def test_rows_that_are_asked_are_the_first_of_the_test_part(bench):
+    rows = _short_runs.tested_rows(bench, 5, in_front=0)
+    told = [bench.tokenizer.decode(row.input_ids) for row in rows]
+    tests, others = ([row["text"] for row in part] for part in (bench.splits.test, bench.splits.dev))
+    assert len(told) == 5 and all(text in one for text, one in zip(tests, told, strict=False))
+    assert not any(text in one for text, one in zip(others, told, strict=False))
+
+
+def test_a_start_and_what_trains_it_are_drawn_by_the_seed_of_the_piece(bench, monkeypatch):
+    seeds = []
+
+    def trained(problem, how, seed):
+        seeds.append((seed, torch.initial_seed()))
+        return SimpleNamespace(curve=[])
+
+    def begins(bench, name, length, seed):
+        seeds.append((name, seed))
+        raise ts.UserError("enough")
+
+    monkeypatch.setattr(loop, "train", trained)
+    entered, train = _short_runs.short_run(bench, "prefix:length=4,init_from=zero", None, 0.1, 7)
+    with entered as tuned:
+        train(tuned, lambda: None)
+    monkeypatch.setattr(_prefix_starts, "begun", begins)
+    ask = Ask("attention-sinks", quick=True, model=bench.plan.model, data=bench.plan.data["train"])
+    with pytest.raises(ts.UserError, match="enough"):
+        recipe.work(recipe.settings(ask), {"start": "noise", "seed": 3})
+    assert seeds == [(7, 7), ("noise", 3)]

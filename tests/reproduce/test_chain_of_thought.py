@@ -1,15 +1,21 @@
 """The quick size, run whole: steps are needed for hops and not for plus one; its table, at once; and a given model."""
 
 import re
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from smaller import smaller
 
 import tunescope as ts
+from tunescope.data.read import read
+from tunescope.lab.worlds import models, procedures
+from tunescope.lab.worlds.world import part_of
 from tunescope.report.cells import Cell
 from tunescope.reproduce.ask import Ask
 from tunescope.reproduce.recipe import find
 from tunescope.reproduce.run import reproduce
+from tunescope.trial.train import loop
 
 
 def ran(folder, patch, **size):
@@ -159,3 +165,45 @@ def tiny_decoder(folder, positions=4096):
     transformers.GPT2LMHeadModel(config).save_pretrained(folder)
     words.save_pretrained(folder)
     return str(folder)
+
+
+def test_arms_are_trained_and_asked_as_their_names_say_and_each_seed_draws_its_own(monkeypatch):
+    """The first state written wrong and the others right: the answer, which is the last of them, is right."""
+    recipe, steps, drawn, asked = find("chain-of-thought"), [], [], []
+    settings = recipe.settings(Ask("chain-of-thought", quick=True)) | {"rows": 40, "test_rows": 30}
+
+    def trained(learning, how, seed):
+        steps.append((how.steps, seed))
+        return SimpleNamespace(step=how.steps, best_score=0.0, curve=[])
+
+    def writes(model, given, count):
+        asked.append(given)
+        ids, _ = procedures.rows(procedures.find("hops"), "test", len(given), 0, steps=count > 1)
+        written = ids[:, -count:].clone()
+        written[:, 0] = written[:, 0] if count == 1 else (written[:, 0] + 1) % procedures.BASE
+        return written
+
+    whole = models.gpt2
+    monkeypatch.setattr(models, "gpt2", lambda *given: drawn.append(given[-1]) or whole(*given))
+    monkeypatch.setattr(loop, "train", trained)
+    monkeypatch.setattr(procedures, "writes", writes)
+    lessons, made = [], procedures.lesson
+    monkeypatch.setattr(procedures, "lesson", lambda *given, **more: lessons.append(given[2]) or made(*given, **more))
+    arms = ("at once", "tokens", "steps")
+    found = {arm: recipe.work(settings, {"procedure": "hops", "layers": 1, "seed": 4, "arm": arm}) for arm in arms}
+    once = settings["steps"]
+    assert steps == [(once, 4), (3 * once, 4), (once, 4)] and drawn == lessons == [4] * 3
+    assert found["tokens"]["tokens"] == found["steps"]["tokens"] == 3 * found["at once"]["tokens"]
+    assert {part_of(row.numpy()) for given in asked for row in given} == {"test"}
+    assert (found["steps"]["answer"], found["steps"]["all"], found["tokens"]["answer"]) == (1.0, 0.0, 1.0)
+
+
+def test_questions_to_learn_from_to_choose_by_and_to_be_scored_on_are_of_their_own_parts(tmp_path, monkeypatch):
+    recipe = find("chain-of-thought-model")
+    settings = recipe.settings(Ask("chain-of-thought-model", quick=True, model=tiny_decoder(tmp_path / "model")))
+    monkeypatch.setattr(recipe, "_compared", lambda *_: {})
+    recipe.work(settings, {"procedure": "hops", "way": recipe.ONCE}, tmp_path / "piece")
+    for part in ("train", "dev", "test"):
+        rows = read(str(tmp_path / f"piece/data/{part}.jsonl"))
+        digits = [np.array([int(digit) for digit in row["input"].split(": ")[1].split()]) for row in rows]
+        assert {part_of(one) for one in digits} == {part}

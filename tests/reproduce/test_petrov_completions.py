@@ -1,5 +1,7 @@
 """Completions are transformers' own; a target is counted as reached when it is written whole, and only then."""
 
+from types import SimpleNamespace
+
 import pytest
 import tiny
 import torch
@@ -123,3 +125,15 @@ def test_it_takes_no_data_and_needs_a_model_that_is_there():
         check(Ask("petrov-completions", data="x.jsonl"), recipe)
     with pytest.raises(ts.UserError, match="there is no folder"):
         recipe.settings(Ask("petrov-completions", model="./nowhere"))
+
+
+def test_the_rate_is_in_standard_deviations_of_the_model_s_embeddings(monkeypatch):
+    model, rates = tiny.make("llama").requires_grad_(False), []
+
+    def trained(problem, how, seed):
+        rates.append(problem.rates["soft"])
+        return SimpleNamespace(curve=[])
+
+    monkeypatch.setattr(recipe, "train", trained)
+    recipe.reach(model, hard_of(model)[:4], {"rate": 2.0, "steps": 1}, 0)
+    assert rates == [pytest.approx(2 * float(model.get_input_embeddings().weight.std()))]

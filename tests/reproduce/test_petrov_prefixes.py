@@ -11,8 +11,10 @@ import torch
 
 import tunescope as ts
 from tunescope.attachment.attention.record import record
+from tunescope.lab.worlds.world import World, part_of
 from tunescope.reproduce.ask import Ask
 from tunescope.reproduce.recipe import check
+from tunescope.reproduce.recipes import _prefix_use
 from tunescope.reproduce.recipes import petrov_prefixes as recipe
 from tunescope.reproduce.recipes._prefix_use import prefix_use, use
 from tunescope.system import sealed_json
@@ -143,3 +145,19 @@ def test_what_will_not_do_is_said_in_one_line(family, data, message, tmp_path):
     with pytest.raises(ts.UserError, match=message) as caught:
         recipe.settings(Ask("petrov-prefixes", model=saved(tmp_path / "model", family), data=given))
     assert "\n" not in str(caught.value)
+
+
+def test_what_is_looked_at_is_the_test_part(monkeypatch):
+    """The last tokens of a prompt are its input's: numbers are their own ids, and a line end stands behind them."""
+    seen, whole = [], prefix_use
+
+    def looked(model, inputs):
+        seen.extend(inputs)
+        return whole(model, inputs)
+
+    monkeypatch.setattr(_prefix_use, "prefix_use", looked)
+    settings = recipe.settings(Ask("petrov-prefixes", quick=True)) | {"steps": 1, "inputs": 8, "batch_size": 2}
+    recipe.work(settings, {"seed": 0})
+    length = World().length
+    parts = {part_of(np.array([one for one in ids if one <= World().largest][-length:])) for ids in seen}
+    assert parts == {"test"} and len(seen) == 2 * 8  # before training and after

@@ -82,3 +82,11 @@ def test_full_tuning_and_lora_learn_spanish_and_a_prefix_of_equal_size_learns_le
     assert before["de"] >= 0.9 and before["es"] == 0.0
     assert full["es"] >= 0.9 and full["es"] > prefix["es"]
     assert lora["es"] > prefix["es"]
+
+
+def test_prefixes_are_trained_for_three_times_the_steps_of_the_others() -> None:
+    for quick in (True, False):
+        plans = recipe.settings(replace(QUICK, quick=quick))["plans"]
+        steps = {arm: plan["steps"] for arm, plan in plans.items() if arm != "pretraining"}
+        prefixes = {steps.pop(arm) for arm in [*steps] if arm.startswith(("inputs", "prefix"))}
+        assert prefixes == {3 * one for one in steps.values()} and len(steps) == 2

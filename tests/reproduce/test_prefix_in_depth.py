@@ -191,3 +191,31 @@ def test_a_tokenizer_that_knows_no_english_is_refused(tmp_path):
     bench = _short_runs.bench_of(recipe.settings(Ask("prefix-in-depth", quick=True, model=model, data=data["train"])))
     with pytest.raises(ts.UserError, match=r"reads English prose to .*, and the tokenizer knows \d+%"):
         _short_runs.prose(bench, 8)
+
+
+def test_what_was_there_before_training_is_read_of_the_untrained_prefix():
+    before, after = ([{"share": share, "along": share / 2} for share in two] for two in ((0.2, 0.4), (0.6, 0.8)))
+    read = {label: how for label, _, how in recipe._of_layers()}
+    for name, first, last in (("share", 0.3, 0.7), ("moved in depth", 0.15, 0.35)):
+        labels = (f"{name}, every layer, before training", f"{name}, every layer")
+        assert [read[one]({"before": before, "layers": after}) for one in labels] == pytest.approx([first, last])
+
+
+def test_each_arm_is_trained_at_its_method_s_rate_by_the_seed_of_its_piece(tmp_path, monkeypatch):
+    model, rows = tools.write(tmp_path)
+    settings, asked = (
+        recipe.settings(Ask("prefix-in-depth", quick=True, model=model, data=rows, template="{text}:")),
+        [],
+    )
+
+    def short_run(bench, arm, what, rate, seed):
+        asked.append((arm, rate, seed))
+        raise ts.UserError("enough")
+
+    monkeypatch.setattr(_short_runs, "short_run", short_run)
+    for arm in recipe.ARMS:
+        with pytest.raises(ts.UserError, match="enough"):
+            recipe.work(settings, {"arm": arm, "seed": 5})
+    rates = [settings["rates"][method] for method in ("prefix", "prefix", "lora")]
+    assert asked == [(arm, rate, 5) for arm, rate in zip(recipe.ARMS.values(), rates, strict=True)]
+    assert rates[0] != rates[-1]

@@ -2,15 +2,19 @@
 
 import json
 import random
+from types import SimpleNamespace
 
 import pytest
 import tinyrun
 from smaller import smaller
 
 import tunescope as ts
+from tunescope.lab.worlds.named_skills import tokenizer
+from tunescope.lab.worlds.world import part_of
 from tunescope.reproduce.ask import Ask
-from tunescope.reproduce.recipes import _searches, prompt_likelihood, prompt_search, prompt_transfer
+from tunescope.reproduce.recipes import _named_skills, _searches, prompt_likelihood, prompt_search, prompt_transfer
 from tunescope.reproduce.run import reproduce
+from tunescope.trial.train import loop
 
 PASSES = 5000  # thrice as many as any of these searches needs
 
@@ -123,3 +127,86 @@ def test_prompts_that_are_parts_of_a_name_are_counted_on_their_own_model_and_on_
     told = prompt_transfer._notes(settings, found)[2]
     assert told.startswith("Of 3 found prompts 1 are the whole name, which every model was taught. The other 2 are")
     assert told.endswith("right in 0.625 of the rows of their own model and in 0.344 of the others'.")
+
+
+def test_the_soft_prompt_has_the_rate_that_development_texts_choose(monkeypatch):
+    dev = dict(zip(prompt_likelihood.RATES, (2.0, 1.0, 3.0), strict=True))
+    monkeypatch.setattr(
+        prompt_likelihood, "_trained", lambda settings, bench, seed, rate: {"dev": dev[rate], "loss": 10 * rate}
+    )
+    found, best = prompt_likelihood._soft({"passes": 9}, None, 0), prompt_likelihood.RATES[1]
+    assert (found["rate"], found["dev"], found["loss"]) == (best, 1.0, 10 * best)
+
+
+def test_a_soft_prompt_is_trained_for_the_passes_of_a_search_and_told_by_the_texts_held_out(tmp_path, monkeypatch):
+    model, _ = tinyrun.write(tmp_path)
+    ask = Ask("prompt-likelihood", quick=True, model=model, data=stories(tmp_path / "texts.jsonl", 60))
+    settings, taken = prompt_likelihood.settings(ask), []
+    bench, losses = prompt_likelihood._bench(settings), {"dev": 1.0, "test": 2.0}
+
+    def trained(learning, how, seed):
+        taken.append((how.steps, seed))
+        return SimpleNamespace(best_score=learning.score())
+
+    monkeypatch.setattr(loop, "train", trained)
+    monkeypatch.setattr(prompt_likelihood, "_loss", lambda bench, part, begun: losses[part])
+    assert prompt_likelihood._trained(settings, bench, 4, 0.1) == {"dev": 1.0, "loss": 2.0}
+    ((steps, seed),) = taken
+    passes = 3 * settings["batch_size"]  # of a step, whose gradient counts three
+    assert steps * passes <= settings["passes"] < (steps + 1) * passes and seed == 4
+
+
+def test_a_search_is_drawn_by_the_seed_of_its_piece(tmp_path, monkeypatch):
+    model, _ = tinyrun.write(tmp_path)
+    ask = Ask("prompt-likelihood", quick=True, model=model, data=stories(tmp_path / "texts.jsonl", 60))
+    seeds = []
+
+    def search(bench, passes, seed, say):
+        seeds.append(seed)
+        return SimpleNamespace(text="film plot", passes=passes, trace=[])
+
+    for recipe in (prompt_likelihood, prompt_search):
+        monkeypatch.setattr(recipe, "built", lambda *_: SimpleNamespace(search=search))
+    prompt_likelihood.work(prompt_likelihood.settings(ask), {"method": "pez", "seed": 3})
+    monkeypatch.setattr(prompt_search, "pretrained", lambda made: None)
+    for name, value in {"name": "film film", "bench": None, "right": 0.5}.items():
+        monkeypatch.setattr(_named_skills, name, lambda *_, value=value: value)
+    settings = prompt_search.settings(Ask("prompt-search", quick=True))
+    found = prompt_search.work(settings, {"spoiled": 0.0, "seed": 5, "skill": "add1", "method": "pez"})
+    assert seeds == [3, 5] and (found["words"], found["enough_at"]) == (1, None)
+
+
+def test_a_prompt_s_answers_are_counted_on_test_rows_behind_it(monkeypatch):
+    settings = prompt_search.settings(Ask("prompt-search", quick=True))
+    made, asked = prompt_search._world(settings, 0.0, 1), []
+    monkeypatch.setattr(_named_skills, "exact", lambda model, ids, length: asked.append(ids) or [1, 1, 0, 1])
+    assert _named_skills.right(settings, made, None, "add1", "w1 w2") == 0.75
+    length, words = made.curriculum.world.length, tokenizer(made.curriculum)
+    assert asked[0][:, :2].unique(dim=0).tolist() == [words("w1 w2")["input_ids"]]
+    inputs = asked[0][:, 2 : 2 + length].numpy()
+    assert {part_of(row) for row in inputs} == {"test"} and len(inputs) == settings["rows"]["test"]
+
+
+def test_what_others_lose_is_their_mean_less_the_source_s_own():
+    assert prompt_transfer._lost({"exact": {"found": [0.5, 0.9, 0.2]}}, 1) == pytest.approx((0.5 + 0.2) / 2 - 0.9)
+
+
+def test_models_of_a_language_share_its_names_and_neither_seed_nor_ids_and_a_search_has_its_source_s_seed(monkeypatch):
+    settings, seeds = prompt_transfer.settings(Ask("prompt-transfer", seeds=2)), []
+    languages = [prompt_transfer._models(settings, language) for language in (0, 1)]
+    assert len({made.seed for models in languages for made in models}) == 2 * len(prompt_transfer.SHAPES)
+    named = [{_named_skills.name(made, "reverse") for made in models} for models in languages]
+    assert [len(names) for names in named] == [1, 1] and named[0] != named[1]
+    assert len({tuple(made.curriculum.places()) for made in languages[0]}) == len(prompt_transfer.SHAPES)
+
+    def search(bench, passes, seed, say):
+        seeds.append(seed)
+        return SimpleNamespace(text="w1", passes=passes)
+
+    monkeypatch.setattr(prompt_transfer, "built", lambda *_: SimpleNamespace(search=search))
+    monkeypatch.setattr(prompt_transfer, "pretrained", lambda made: None)
+    monkeypatch.setattr(_named_skills, "bench", lambda *_: None)
+    monkeypatch.setattr(_named_skills, "right", lambda *_: 0.5)
+    unit = {"language": 1, "source": 2, "skill": "reverse", "method": "pez"}
+    assert prompt_transfer.work(settings, unit)["exact"]["none"] == [0.5] * 3
+    assert seeds == [languages[1][2].seed]

@@ -349,3 +349,32 @@ def test_the_note_counts_the_looks_that_are_taken(steps, looks):
     (_, told, _) = lm_bff._notes(given | {"searches": searches})
     taken = sum(step % lm_bff._every(steps) == 0 or step == steps for step in range(1, steps + 1))
     assert f"the best of {looks} looks at" in told and taken == looks
+
+
+def test_a_search_is_drawn_by_the_seed_of_its_piece(tmp_path, monkeypatch):
+    model, data = kept("bert", tmp_path / "bert"), tinyrun.sst2(tmp_path / "sst2")
+    decoder, seeds = tinyrun.write(tmp_path)[0], []
+
+    def search(bench, passes, seed, say):
+        seeds.append(seed)
+        raise ts.UserError("enough")
+
+    for recipe in (find("pez"), lm_bff):
+        monkeypatch.setattr(recipe, "built", lambda *_: SimpleNamespace(search=search))
+    made = find("pez").settings(Ask("pez", quick=True, model=decoder, data=data, template="{text} Label:", words=WORDS))
+    found = find("pez").work(made, {"arm": "random:length=10", "seed": 3}, tmp_path / "pez")
+    made = lm_bff.settings(Ask("lm-bff", quick=True, model=model, data=data))
+    with pytest.raises(ts.UserError, match="enough"):
+        lm_bff.work(made, {"part": "words", "seed": 21}, tmp_path / "words")
+    assert seeds == [3, 21] and found["reason"] == "enough"
+
+
+def test_a_draw_is_compared_on_its_own_rows_and_chosen_by_all_of_its_development_rows(tmp_path, monkeypatch):
+    from tunescope.comparison import comparison
+
+    model, asked, none = tinyrun.write(tmp_path)[0], {}, {"arms": []}
+    made = lm_bff.settings(Ask("lm-bff", "paper", model=model, data=tinyrun.sst2(tmp_path / "sst2")))
+    monkeypatch.setattr(comparison, "compare", lambda *_, **given: asked.update(given) or SimpleNamespace(results=none))
+    lm_bff.work(made, {"part": "", "seed": 42}, tmp_path / "given")
+    assert (asked["seeds"], asked["k_shot"], asked["dev_share"], asked["beyond"]) == ([42], 16, 1.0, 0)
+    assert asked["learning_rates"] == (1e-5, 2e-5, 5e-5)

@@ -992,3 +992,47 @@ def test_a_curve_of_shares_ends_at_one_and_is_broken_where_a_size_has_no_score()
     key = 2  # of the two lines
     assert joined({50: (1.0,), 100: (2.0,), 200: (3.0,)}) == key + 2
     assert joined({50: (1.0,), 100: (), 200: (3.0,)}) == joined({50: (1.0,), 200: (3.0,)}) == key
+
+
+def test_development_rows_that_are_cut_have_no_input_of_the_training_rows(tmp_path):
+    model, _ = tinyrun.write(tmp_path)
+    data = e2e(tmp_path / "e2e")  # two references of each input
+    (tmp_path / "e2e" / "devset.csv").unlink()
+    parts = corpus_table.parts(find("prefix-main").settings(Ask("prefix-main", model=model, data=data)))
+    train, dev = ({row["input"] for row in parts[part]} for part in ("train", "dev"))
+    assert dev and not train & dev and len(parts["dev"]) == 2 * len(dev)
+
+
+def test_courses_are_those_that_the_papers_name():
+    prompts, few, glue, tables = published.PROMPT_TUNING, published.FEW, published.GLUE, published.E2E
+    assert (prompts.optimizer, prompts.schedule, prompts.rates) == ("adafactor", "constant", (0.3,))
+    assert (prompts.steps, prompts.batch_size, prompts.weight_decay) == (30_000, 32, 1e-5)
+    assert (few.steps, few.warmup * few.steps, few.rates) == (400, 100, (5e-5,))
+    assert (glue.epochs, glue.batch_size, glue.rates, glue.warmup) == (10, 32, (1e-4,), 0.06)
+    assert (tables.epochs, tables.batch_size, tables.beams, tables.network, tables.warmup) == (5, 10, 5, 512, 0.0)
+
+
+def test_the_unified_view_s_figures_stand_beside_the_lines_that_they_are_of(tmp_path):
+    folder, _ = tinyrun.write(tmp_path)
+    ask = Ask("unified-scale", "paper", model=folder)
+    xsum = f"xsum:{stored(tmp_path / 'xsum', document='the film {}', summary='film')}"
+    wmt = f"wmt_en_ro:{stored(tmp_path / 'wmt', en='the big cat {}', ro='big')}"
+    lines = find("unified-scale").settings(replace(ask, data=xsum))["lines"]
+    assert {line["label"]: line["paper"]["rouge_1"] for line in lines} == {
+        "LoRA, s = 1": "44.17",
+        "LoRA, s = 4": "44.59",
+        "parallel adapter, s = 1": "44.35",
+        "parallel adapter, s = 4": "44.85",
+        "parallel adapter, s = learned": "44.56",
+    }
+    first, *_, mam = find("unified-main").settings(replace(ask, name="unified-main", data=wmt))["lines"]
+    assert [line["paper"]["bleu_romanian"] for line in (first, mam)] == ["37.3", "37.5"]
+    assert mam["label"].startswith("MAM") and first["label"] == "full tuning"
+
+
+def test_few_examples_to_begin_from_are_few_under_every_protocol(tmp_path):
+    folder, _ = tinyrun.write(tmp_path)
+    ask = Ask("prefix-init", model=folder, data=corpus(tmp_path / "rte", (("train", 300), ("dev", 8), ("test", 10))))
+    for protocol in ("tuned", "paper"):
+        made = find("prefix-init").settings(replace(ask, protocol=protocol))
+        assert len(corpus_table.parts(made)["train"]) == find("prefix-init").EXAMPLES

@@ -1,11 +1,14 @@
 """The recipe of re-weighting at the size of seconds: its lines, its course, and what is told of it."""
 
 import json
+from dataclasses import replace
 
 import pytest
 import tinyrun
 
 import tunescope as ts
+from tunescope.comparison import comparison
+from tunescope.comparison.entry import AllRefused
 from tunescope.reproduce.ask import Ask
 from tunescope.reproduce.recipes import reweight
 from tunescope.reproduce.run import reproduce
@@ -54,3 +57,17 @@ def test_the_scalars_move_by_the_rate_a_step_at_most(done):
 def test_what_it_is_asked_as_is_published_of_three_corpora():
     assert reweight.PUBLISHED["trec"].template.format(text="Who?") == "Question: Who?\nAnswer Type:"
     assert reweight.PUBLISHED.keys() == reweight.PAPER.keys()
+
+
+def test_each_draw_has_rows_of_its_own_seed(done, tmp_path, monkeypatch):
+    home, _ = done
+    ask = Ask("reweight", quick=True, seeds=2, model=str(home / "model"), data=f"sst2:{home / 'sst2'}", words=WORDS)
+    settings, seeds = reweight.settings(replace(ask, template="{text} Label:")), []
+
+    def compare(*_, **given):
+        seeds.extend(given["seeds"])
+        raise AllRefused("demos:k=1", "a test")
+
+    monkeypatch.setattr(comparison, "compare", compare)
+    found = [reweight.work(settings, unit, tmp_path / str(unit["seed"])) for unit in reweight.units(settings)]
+    assert seeds == [42, 43] and {*found[0]["refused"].values()} == {"a test"}  # the paper's first two

@@ -111,6 +111,18 @@ def test_by_the_paper_full_tuning_decays_as_pretraining_and_what_is_attached_a_t
     assert decays == {"full": 0.1, "inputs:length=1": 0.01}
 
 
+def test_by_the_paper_nothing_is_stopped_or_warmed_up_and_pretraining_alone_has_dropout():
+    recipe = find("petrov-table1")
+    how, dropout = {}, {}
+    for protocol in ("paper", "tuned"):
+        made = recipe.settings(Ask("petrov-table1", protocol=protocol, seeds=1))
+        training = _courses.course(made, "full").settings
+        how[protocol] = (training.schedule, training.warmup == 0, training.patience >= training.steps)
+        dropout[protocol] = {world.shape.dropout for world in recipe.worlds(made)}
+    assert how == {"paper": ("constant", True, True), "tuned": ("cosine", False, False)}
+    assert dropout == {"paper": {0.1}, "tuned": {0.0}}
+
+
 @pytest.mark.parametrize(
     ("ask", "message"),
     [
@@ -299,6 +311,15 @@ def test_searches_that_a_piece_names_may_be_more_than_they_were_and_are_to_be_th
                 continue
             with pytest.raises(ts.UserError, match=r"with other settings \(searches"):
                 earlier.taken_over("toy", asked, units, tmp_path / "held.json", tmp_path / "new")
+
+
+def test_another_name_without_a_hash_may_be_of_other_rows_to_an_earlier_result(toy, tmp_path):
+    units = Toy.units({"seeds": 2})
+    held = [{"unit": unit, "outcome": {"a": {"b": 0.5}}} for unit in units]
+    old = {"recipe": "toy", "versions": machine.versions(), "units": held, "settings": {"seeds": 2, "data": "a.txt"}}
+    sealed_json.put(tmp_path / "held.json", old)
+    with pytest.raises(ts.UserError, match=r"other settings \(data a\.txt, here b\.txt\)"):
+        earlier.taken_over("toy", {"seeds": 2, "data": "b.txt"}, units, tmp_path / "held.json", tmp_path / "new")
 
 
 def test_an_earlier_result_leaves_nothing_in_a_folder_of_other_settings(toy, tmp_path_factory, monkeypatch):

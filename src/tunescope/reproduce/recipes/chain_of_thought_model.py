@@ -206,13 +206,14 @@ def _notes(settings: Settings, found: Found) -> list[str]:
         f"{_updates(found, name, STEPS)} with steps"
         for name in settings["cases"]
     )
+    rates = f"the best of {settings['trials']} rates, and of up to three past their ends, and "
+    rates = rates if settings["trials"] > 1 else "at one rate, "
     return [
         f"Model: {settings['parameters']:,} parameters. The answer behind {LEAD!r} is right, of {count['test']} "
         f"questions. {intervals_over(settings['seeds'], 'seed', 'seeds of demonstrations or of training')}",
         f"Tuned: LoRA, {learned}, of {settings['batch_size']} questions each, hardly one of them twice, in "
-        f"{settings['precision']}; the best of {settings['trials']} rates, and of up to three past their ends, and of "
-        f"five looks, by the answers to {count['dev']} others. Gain: steps less at once, tuned ones less at once with "
-        "as many tokens, seed by seed.",
+        f"{settings['precision']}; {rates}the best of the looks at every fifth of the updates, by the answers to "
+        f"{count['dev']} others. Gain: steps less at once, tuned ones less at once with as many tokens, seed by seed.",
         *_unread(found),
         *_at_an_edge(found),
     ]

@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from tunescope.errors import UserError
 from tunescope.report.cells import Cell, Table
 from tunescope.reproduce import corpus_line, corpus_table, piece
 from tunescope.reproduce.ask import Ask
@@ -131,8 +130,6 @@ def _training(settings: Settings) -> Training:
 
 def table(settings: Settings, found: Found) -> Table:
     """A line a row: accuracy over draws of the rows. A line that a draw was lost of has no score."""
-    if not found:
-        raise UserError("No draw of reweight is done yet; leave out --so-far to go on.")
     rows = []
     for line in settings["lines"]:
         arm, paper = line["arm"], line["paper"].get("accuracy", "")
