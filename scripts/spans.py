@@ -43,13 +43,15 @@ def _against(asked: str) -> Iterator[str]:
     """Why it is not so. Raises ValueError where nothing is asked: of no rows or columns, or in other words."""
     file, one, relation, other, columns = (part.strip() for part in asked.split(" | "))
     found = numbers(file)
+    wanted = [one.strip() for one in columns.split(";")]
     pairs = [
         (left, right, column)
         for left, right in product(_named(found, one), _named(found, other))
         for column in sorted(set(found[left]) & set(found[right]))
-        if left != right and any(fnmatchcase(column, wanted.strip()) for wanted in columns.split(";"))
+        if left != right and any(fnmatchcase(column, one) for one in wanted)
     ]
-    if not pairs or relation not in RELATIONS:
+    unknown = [one for one in wanted if not any(fnmatchcase(column, one) for _, _, column in pairs)]
+    if unknown or relation not in RELATIONS:
         raise ValueError(f"so {asked}: no such rows and columns, or {relation!r} is none of {', '.join(RELATIONS)}.")
     for left, right, column in pairs:
         one_is, other_is = found[left][column], found[right][column]
@@ -70,7 +72,12 @@ def _above(one: Number, other: Number, _: Less) -> bool:
 
 
 def _clear(one: Number, other: Number, _: Less = None) -> bool:
-    return bool(one.interval and other.interval and one.interval[0] > other.interval[1])
+    """Of two numbers without an interval nothing is clear, and nothing is not; of one without, it is the number."""
+    if not (one.interval or other.interval):
+        raise ValueError(f"neither {one.shown} nor {other.shown} has an interval; only `above` can be said of them.")
+    low, _high = one.interval or (one.mean, one.mean)
+    _low, high = other.interval or (other.mean, other.mean)
+    return bool(low > high)
 
 
 def _near(one: Number, other: Number, _: Less = None) -> bool:

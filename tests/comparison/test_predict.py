@@ -151,6 +151,24 @@ def test_texts_are_written_as_when_they_were_scored_and_once_for_rows_that_ask_t
     assert score.value == pytest.approx(aggregate(metric, run["stats"])[metric], abs=1e-12)
 
 
+def test_a_metric_that_weighs_by_what_all_rows_have_is_that_of_the_run_however_many_are_answered_at_once(
+    material, tmp_path, monkeypatch
+):
+    parts = {}
+    for seed, part in enumerate(("train", "dev", "test")):
+        rows = [{"text": f"{n} {row['text']}", "label": row["text"]} for n, row in enumerate(tinyrun.rows(32, seed))]
+        parts[part] = tmp_path / f"{part}.jsonl"
+        parts[part].write_text("\n".join(map(json.dumps, rows)))
+    asked = {"metric": "nist", "max_new_tokens": 8, "learning_rates": [1e-2], "steps": 40, "eval_every": 20}
+    found = ts.compare(material[0], parts, arms=["full"], out=tmp_path / "run", **SHORT | asked | WRITTEN, quiet=True)
+    monkeypatch.setattr(predict, "AT_ONCE", 5)
+    with predict.asked(found.folder, parts["test"], arm="full") as question:
+        list(question.answered())
+        named, score = question.score()
+    run, _ = kept(found, "full")
+    assert named == "nist" and score.value == pytest.approx(run["test"]["nist"], abs=1e-12) and score.value > 0
+
+
 def test_choices_are_answered_row_by_row_without_an_answer(material, tmp_path):
     model, data = material
     made = {}

@@ -94,6 +94,23 @@ def test_ahead_of_is_said_of_the_difference_and_one_way_alone() -> None:
     assert spans.untrue(said.format(*large[::-1])) and spans.untrue(said.format(*small))
 
 
+def test_a_number_without_an_interval_is_held_against_the_other_s_and_two_of_them_by_their_means_alone() -> None:
+    """No prompt has .610, of one answer; PEZ .663 [.625, .701] over its seeds, random prompts about what none has."""
+    said = "<!-- so pez-smollm2 | {} | {} | no prompt | accuracy -->"
+    assert spans.untrue(said.format("PEZ", "not told from")) and not spans.untrue(said.format("PEZ", "clear of"))
+    assert not spans.untrue(said.format("random*", "not told from"))
+    alone = "<!-- so starts | prefix-text | {} | prefix-noise | * -->"
+    assert not spans.untrue(alone.format("above"))
+    with pytest.raises(ValueError, match="has an interval; only `above`"):
+        spans.untrue(alone.format("not told from"))
+
+
+@pytest.mark.parametrize("columns", ["accurracy", "accuracy; acuracy"])
+def test_every_column_that_is_named_is_one_of_the_file_s(columns: str) -> None:
+    with pytest.raises(ValueError, match="no such rows and columns"):
+        spans.untrue(f"<!-- so pez-smollm2 | PEZ | above | no prompt | {columns} -->")
+
+
 @pytest.mark.parametrize("so", [("nobody", "above", "*"), ("full tuning", "beats", "LoRA*")])
 def test_a_comparison_of_nothing_or_in_other_words_is_refused(so: tuple[str, str, str]) -> None:
     with pytest.raises(ValueError, match=r"so prefix-main .*no such rows and columns"):

@@ -141,7 +141,21 @@ def test_a_prompt_that_does_it_has_no_smaller_budget():
 
 def test_one_seed_asks_for_three_and_a_missing_kind_for_an_arm_of_it():
     assert shlex.split(told(ZERO, PREFIX, LORA, seeds=[0])[0]["command"])[-3:] == ["3", "--steps", "400"]
-    assert "--arms zero-shot prefix lora lora" in told(ZERO, PREFIX, reason="missing arms")[0]["command"]
+    without = COMMAND.replace(" lora", "")
+    told_first = told(ZERO, PREFIX, reason="missing arms", command=without)[0]["command"]
+    assert "--arms zero-shot prefix lora --budget" in told_first
+
+
+@pytest.mark.parametrize("reason", ["missing arms", "wide interval"])
+@pytest.mark.parametrize("lost", ["lora", "full", "demos:k=4"])
+@pytest.mark.parametrize("typed_out", [True, False])
+def test_an_arm_that_did_not_finish_is_not_offered_again(lost, reason, typed_out):
+    """With --arms it would stand there twice, which is refused; without, it would fail as it did."""
+    command = f"tunescope compare gpt2 a.jsonl --arms zero-shot prefix {lost}" if typed_out else "tunescope compare a b"
+    gone = {**arm(lost, "delta", status="out of memory"), "spec": lost}
+    for one in told(ZERO, PREFIX, gone, reason=reason, command=command):
+        arms = shlex.split(one["command"].partition("--arms ")[2])
+        assert arms.count(lost) == (typed_out and bool(arms)) and len(arms) == len(set(arms))
 
 
 def test_what_is_enough_is_tried_at_a_quarter_of_the_budget_and_what_is_not_at_four_times():

@@ -12,7 +12,7 @@ from scipy import stats as scipy_stats
 
 from tunescope.errors import UserError
 from tunescope.report import terminal, view
-from tunescope.report.verdict import advice, stability, stats
+from tunescope.report.verdict import advice, stability, stats, words
 from tunescope.report.verdict.advice import wide
 from tunescope.report.verdict.evidence import Pair
 from tunescope.report.verdict.interim_looks import level, planned
@@ -424,6 +424,23 @@ def test_the_best_on_dev_is_told_where_it_does_not_beat_the_untrained_model():
     found = results(*others) | {"best": {"arm": "prefix", "path": "best"}}
     assert view.view(found).beaten == "The arm that is best on dev does not beat the untrained model on test."
     assert view.view(found | {"best": {"arm": ZERO["name"], "path": None}}).beaten == ""
+    first, second = (f"text:text={'so it begins, and ' * 6}{end}" for end in ("badly", "well"))  # shown alike
+    found = results(ZERO, arm(first, "context", 0.50), arm(second, "context", 0.6)) | {"best": {"arm": first}}
+    assert view.view(found).beaten == "The arm that is best on dev does not beat the untrained model on test."
+
+
+@pytest.mark.parametrize(("protocol", "said"), [({"budget": None}, "these sizes"), ({"budget": 9}, "one budget")])
+def test_no_budget_is_told_where_none_was_given(protocol, said):
+    found = results(ZERO, PREFIX, LORA)
+    found["protocol"] |= protocol
+    assert view.view(found).limits[0].startswith(f"One model, one set of data, {said}, these learning rates.")
+
+
+def test_sizes_are_those_of_the_arms_that_finished():
+    sized = [arm(name, "context", 0.5) | {"parameters": {"stored": size}} for name, size in (("a", 640), ("b", 1024))]
+    lost = arm("c", "delta", status="diverged") | {"parameters": {"stored": 90_000}}
+    assert words.own_sizes([*sized, lost]) == "the sizes given"
+    assert "640 (a) to 90,000 (c)" in words.own_sizes([*sized, lost | {"status": "done"}])
 
 
 @pytest.mark.parametrize("name", ["soft", "prefix"])

@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any, cast
 from tunescope.comparison import arms, saved_artifact, score
 from tunescope.comparison.job import Job
 from tunescope.comparison.saved_arm import attached_again
-from tunescope.data import conversations
+from tunescope.data import conversations, scores
 from tunescope.data.read import read
 from tunescope.data.row import check_characters, check_lengths, every_row, place, value
 from tunescope.errors import Note, UserError
 from tunescope.report.verdict import stats
 from tunescope.system import run_folder, shell
+from tunescope.tasks.kinds.generation import Generation
 from tunescope.tasks.task import labelled
 from tunescope.trial import moved_files, questions
 from tunescope.trial.open import open_bench
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
     from tunescope.attachment.tuned import Tuned
-    from tunescope.tasks.task import Labelled, Prediction
+    from tunescope.tasks.task import Encoded, Labelled, Prediction
     from tunescope.trial.bench import Bench
     from tunescope.trial.plan import Plan
 
@@ -45,7 +46,7 @@ class Asked:
     """New rows and the arm that answers them.
 
     rows: as they were given. called: what an answer is called. arm: its name. without: how many rows have no answer of
-    their own. statistics: of the metric, once the rows are answered, of each text that is asked.
+    their own. outputs, statistics: once the rows are answered, of each text that is asked.
     """
 
     rows: list[dict[str, Any]]
@@ -55,6 +56,7 @@ class Asked:
     bench: Bench
     todo: Job
     tuned: Tuned
+    outputs: list[str] = field(default_factory=list)
     statistics: list[list[float]] = field(default_factory=list)
 
     def answered(self) -> Iterator[dict[str, Any]]:
@@ -89,6 +91,7 @@ class Asked:
         for start in range(0, len(items), most):
             some = range(start, min(start + most, len(items)))
             found = questions.predictions(todo.arm, self.bench, self.tuned, "test", todo.seed, only=list(some))
+            self.outputs += [one.text for one in found]
             self.statistics += [list(one.stats) for one in found]
             own = {items[item]: one for item, one in zip(some, found, strict=True)}
             known |= {numbers[row]: one for row, one in own.items()}
@@ -99,8 +102,11 @@ class Asked:
     @cached_property
     def _items(self) -> list[int]:
         """Of each text that is asked the number of its first row."""
-        rows = questions.rows_of(self.todo.arm, self.bench, self.tuned, "test", self.todo.seed)
-        return [place if one.index is None else one.index for place, one in enumerate(rows)]
+        return [place if one.index is None else one.index for place, one in enumerate(self._encoded)]
+
+    @property
+    def _encoded(self) -> list[Encoded]:
+        return questions.rows_of(self.todo.arm, self.bench, self.tuned, "test", self.todo.seed)
 
     @cached_property
     def _numbers(self) -> list[int]:
@@ -112,7 +118,16 @@ class Asked:
             return None
         metric, inputs = self.bench.task.metric, [self._numbers[row] for row in self._items]
         same = inputs if len(set(inputs)) < len(inputs) else None
-        return metric, stats.interval({self.todo.seed: self.statistics}, stats.scorer(metric), inputs=same)
+        return metric, stats.interval({self.todo.seed: self._of_all()}, stats.scorer(metric), inputs=same)
+
+    def _of_all(self) -> list[list[float]]:
+        """The statistics; of written texts over all of them at once, for some metrics weigh by what the set has."""
+        task = self.bench.task
+        if not isinstance(task, Generation):
+            return self.statistics
+        given = [one.references for one in self._encoded]
+        found = scores.statistics(task.metric, self.outputs, given, lowercase=task.lowercase)
+        return [list(one) for one in found]
 
 
 def predict(

@@ -23,8 +23,8 @@ def answers(results: Json, arms: Sequence[Json], best: str | None) -> Json | Non
     """
     task = results.get("task") or {}
     labels = [str(label) for label in task.get("labels") or []]
-    by_name = {str(one.get("name")): _answered(one) for one in results["arms"]}
-    known = [(arm, by_name[arm["key"]]) for arm in arms if arm["done"] and by_name.get(arm["key"])]
+    answered = [_answered(one) for one in results["arms"]]
+    known = [(arm, answered[arm["index"]]) for arm in arms if arm["done"] and answered[arm["index"]]]
     if task.get("metric", ACCURACY) != ACCURACY or not labels or not known:
         return None
     against = next(((arm, own) for arm, own in known if arm["key"] == best), known[0])

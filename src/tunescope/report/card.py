@@ -141,7 +141,7 @@ def _holds(artifacts: Sequence[Mapping[str, Any]]) -> str:
 def _results(shown: View) -> str:
     scores = shown.frame.metric
     rows = "".join(
-        f"| {_named(arm, shown.best)} | {escaped(arm['shown'])} | {escaped(arm['span'])} | {_forgets(shown, arm)}"
+        f"| {_named(arm, shown.best_key)} | {escaped(arm['shown'])} | {escaped(arm['span'])} | {_forgets(shown, arm)}"
         f"{_count(arm)} | {escaped(arm['status'])} |\n"
         for arm in shown.arms
     )
@@ -164,7 +164,7 @@ def _forgets(shown: View, arm: Json) -> str:
 
 def _named(arm: Json, best: str | None) -> str:
     name = escaped(arm["name"])
-    return f"{name} ({BEST})" if arm["done"] and arm["name"] == best else name
+    return f"{name} ({BEST})" if arm["done"] and arm["key"] == best else name
 
 
 def _count(arm: Json) -> str:

@@ -60,6 +60,11 @@ class _Asked:
             words = _set(words, "--arms", [*(_values(words, "--arms") or arms), *add])
         return shlex.join(words)
 
+    def lacks(self, arm: str) -> bool:
+        """Whether the run neither had this arm nor was asked for it: of one that failed, it would fail again."""
+        had = {str(one.get(key)) for one in self.results["arms"] for key in ("name", "spec")}
+        return arm not in had and arm not in _values(self.words, "--arms")
+
     @property
     def least(self) -> float:
         """The budget below which no context, or no delta, of the run has a size: about, by the sizes that it had."""
@@ -100,7 +105,7 @@ def _arms_missing(asked: _Asked) -> list[Step]:
     return [
         _step(f"There is no {kind} to compare with that finished.", asked.with_options(add=[arm]))
         for kind, arm in (("delta", "lora"), ("context", "prefix"))
-        if kind not in asked.groups
+        if kind not in asked.groups and asked.lacks(arm)
     ]
 
 
@@ -229,7 +234,7 @@ def _yardsticks(asked: _Asked) -> list[Step]:
     """What no answer should be without: the model untrained, and full tuning."""
     lacking = [(arm, told) for group, arm, told in YARDSTICKS if not asked.groups & group]
     kind = (asked.results.get("model") or {}).get("kind")
-    lacking = [(arm, told) for arm, told in lacking if arm == "full" or kind != "encoder"]
+    lacking = [(arm, told) for arm, told in lacking if (arm == "full" or kind != "encoder") and asked.lacks(arm)]
     if not lacking:
         return []
     names = " and ".join(told for _, told in lacking)

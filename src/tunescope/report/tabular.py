@@ -33,7 +33,7 @@ def rows(results: Mapping[str, Any]) -> list[Row]:
         UserError: the results are of another version or have no arms.
     """
     seen = view(dict(results))
-    pairs = {side: one for one in results.get("comparisons") or () for side in (_other(one, seen.best_key),) if side}
+    pairs = {side: one for one in seen.raw["comparisons"] for side in (_other(one, seen.best_key),) if side}
     return [_row(arm, pairs.get(arm["key"]), seen.best_key) for arm in seen.arms]
 
 

@@ -52,8 +52,8 @@ def two_runs(first: Json, second: Json, names: tuple[str, str] = ("A", "B")) -> 
     arms = [_arm(a, b, metrics, same_rows, inputs) for a, b in shared]
     used = {str(one["name"]) for one, _ in shared}, {str(one["name"]) for _, one in shared}
     left = [
-        [arm["name"] for arm in seen.arms if arm["done"] and arm["key"] not in known]
-        for seen, known in zip(views, used, strict=True)
+        [arm["name"] for arm in seen.arms if arm["done"] and str(run["arms"][arm["index"]]["name"]) not in known]
+        for seen, run, known in zip(views, (first, second), used, strict=True)
     ]
     short = (str(text.clean(names[0])), str(text.clean(names[1])))
     changed = list(_changed(first, second, shared)) if same_rows else []

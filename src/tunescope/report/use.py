@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
+from statistics import fmean
 from typing import Any
 
 from tunescope.report import text
@@ -19,11 +20,11 @@ def use(results: Json, arms: Sequence[Mapping[str, Any]]) -> Json | None:
     RUN stands for the run's folder, which results.json does not know.
     """
     best, model = results.get("best") or {}, results.get("model") or {}
-    raw = {str(one.get("name")): one for one in results["arms"]}
-    kept = [_arm(arm, raw[arm["key"]]) for arm in arms if arm["done"] and _has_artifact(raw.get(arm["key"]) or {})]
+    both = [(arm, results["arms"][arm["index"]]) for arm in arms if arm["done"]]
+    kept = [_arm(arm, raw) for arm, raw in both if _has_artifact(raw)]
     if not kept:
         return None
-    first = next((arm for arm in kept if arm["key"] == best.get("arm")), kept[0])
+    first = max(kept, key=lambda arm: (arm["key"] == best.get("arm"), arm["dev"]))  # the first of equals
     place = "RUN/best" if best.get("path") and first["key"] == best.get("arm") else first["place"]
     name = str(text.clean(str(model.get("name") or "MODEL")))
     return {
@@ -49,13 +50,14 @@ def _has_artifact(raw: Mapping[str, Any]) -> bool:
 
 
 def _arm(arm: Mapping[str, Any], raw: Mapping[str, Any]) -> Json:
-    """The run that dev chose, or the first."""
+    """The run that dev chose, or the first. key: its name as it is typed. dev: its mean score there."""
     run = raw.get("chosen") or raw["runs"][0]
     identity = str(text.clean(str(run.get("id") or raw["runs"][0].get("id") or "ID")))
     return {
-        "key": arm["key"],
+        "key": str(raw.get("name")),
         "name": arm["name"],
         "group": arm["group"],
+        "dev": fmean(float(one.get("dev") or 0.0) for one in raw["runs"]),
         "place": f"RUN/arms/{identity}/artifact",
         "served_as": str(raw.get("served_as") or ""),
     }

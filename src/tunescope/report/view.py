@@ -40,7 +40,7 @@ class View:
         """That no arm, or not the one that dev chose, is better on test than the model untrained; else empty."""
         untrained = [arm["score"] for arm in self.done if arm["group"] == "none"]
         others = [arm["score"] for arm in self.done if arm["group"] != "none"]
-        best = [arm["score"] for arm in self.done if arm["name"] == self.best and arm["group"] != "none"]
+        best = [arm["score"] for arm in self.done if arm["key"] == self.best_key and arm["group"] != "none"]
         if not untrained or not best or best[0] > max(untrained):
             return ""
         if max(others, default=best[0]) <= max(untrained):
@@ -181,7 +181,8 @@ def _best(raw: Json, arms: list[Json]) -> str | None:
 
 def _marked(one: Json, arms: list[Json]) -> Json:
     """A comparison, with a mark where it is over fewer seeds than the score of one of its arms, as after looks."""
-    runs = [len(arm.get("runs") or ()) for arm in arms if arm.get("name") in (one.get("a"), one.get("b"))]
+    names = (one.get("a"), one.get("b"))  # as they are shown
+    runs = [len(arm.get("runs") or ()) for arm in arms if text.clean(str(arm.get("name"))) in names]
     seeds = _number(one.get("seeds"))
     return {**one, "of_some_seeds": seeds is not None and seeds < max(runs, default=0)}
 
@@ -215,7 +216,8 @@ def _behind(name: str, best: str | None, comparisons: list[Json], scale: float) 
 def _limits(raw: Json, arms: list[Json], best: str | None, scale: float, rows: int) -> list[str]:
     """What the page does not say, in sentences. rows: how many test items were scored."""
     seeds = max((len(arm["runs"]) for arm in arms if arm["done"]), default=1)
-    budgets = "these budgets" if len(raw["protocol"].get("budgets") or ()) > 1 else "one budget"
+    given = [one for one in raw["protocol"].get("budgets") or [raw["protocol"].get("budget")] if one]
+    budgets = "these budgets" if len(given) > 1 else "one budget" if given else "these sizes"
     over = "seeds and test rows" if seeds > 1 else "test rows only: one seed was run, and another could score otherwise"
     said = [
         f"One model, one set of data, {budgets}, these learning rates. Another may order the arms differently.",

@@ -137,7 +137,8 @@ def outlook(results: dict[str, Any], answer: str, *, outside: bool) -> str:
 
 def own_sizes(arms: Sequence[dict[str, Any]]) -> str:
     """The sizes given; and which they are, where contexts and deltas store not nearly as much."""
-    range_of = unequal((one.get("parameters", {}).get("stored"), one["name"]) for one in arms if one["group"] in PAIR)
+    compared = [one for one in arms if one["group"] in PAIR and one.get("status") == "done"]
+    range_of = unequal((one.get("parameters", {}).get("stored"), one["name"]) for one in compared)
     return f"arms of unequal size, {range_of} (--budget makes them one)" if range_of else "the sizes given"
 
 
