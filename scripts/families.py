@@ -31,7 +31,10 @@ def main() -> None:
     torch.set_num_threads(1)
     logging.set_verbosity_error()
     warnings.filterwarnings("ignore")
-    known = json.loads(RESULT.read_text("utf-8"))["families"] if asked and RESULT.exists() else {}
+    before = json.loads(RESULT.read_text("utf-8")) if asked and RESULT.exists() else {}
+    if before and before["versions"] != machine.versions():
+        parser.error("the table was made with other versions, which it tells of all families: name none, to try all.")
+    known = before.get("families", {})
     for name in asked or FAMILIES:
         known[name] = trials(name)
         print(name, ", ".join(arm for arm, reason in known[name].items() if not reason), flush=True)
