@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from tunescope.comparison import arms, saved_artifact, score
+from tunescope.comparison import arms, new_rows, saved_artifact, score
 from tunescope.comparison.job import Job
+from tunescope.comparison.new_rows import Rows
 from tunescope.comparison.saved_arm import attached_again
 from tunescope.data import conversations, scores
-from tunescope.data.read import read
-from tunescope.data.row import check_characters, check_lengths, every_row, place, value
 from tunescope.errors import Note, UserError
 from tunescope.report.verdict import stats
 from tunescope.system import run_folder, shell
@@ -30,15 +29,12 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
     from tunescope.attachment.tuned import Tuned
-    from tunescope.tasks.task import Encoded, Labelled, Prediction
+    from tunescope.tasks.task import Encoded, Prediction
     from tunescope.trial.bench import Bench
     from tunescope.trial.plan import Plan
 
 AT_ONCE = 512  # rows between two looks at how far it is
 FIELD = "prediction"
-SHOWN = 10  # labels in a message
-
-Rows = Sequence[Mapping[str, Any]]
 
 
 @dataclass
@@ -177,9 +173,9 @@ def asked(
     results = _results(folder)
     name, run = _chosen(folder, results, arm)
     plan = _planned(folder, device, model)
-    rows = _read(data, plan.longest_field)
+    rows = new_rows.given(data, plan.longest_field)
     bench = _opened(folder, results, plan, model, tokenizer).at(run["seed"])
-    posed = _posed(bench, rows)
+    posed = new_rows.posed(bench, rows)
     without = sum(one is not row for one, row in zip(posed, rows, strict=True))
     given = [conversations.folded(row) for row in rows]
     own = replace(bench, splits=replace(bench.splits, test=posed), rows={}, means={}, facts=None, by_seed={})
@@ -269,38 +265,3 @@ def _check_free(found: Asked) -> None:
         raise UserError("--field is empty; give the answers a name: --field NAME")
     if taken := next((name for name in found.names if found.names.count(name) > 1), None):
         raise UserError(f"The rows have a field {taken!r} of their own. Give the answers another name: --field NAME")
-
-
-def _read(data: str | Path | Rows, longest: int | None) -> list[dict[str, Any]]:
-    if isinstance(data, str | Path):
-        return read(data, longest)
-    rows = [dict(row) for row in data]
-    if not rows:
-        raise UserError("There are no rows to answer. Give one at least.")
-    for index, row in enumerate(rows):
-        check_characters(row, place(row, index))
-    conversations.unfold(rows)
-    check_lengths(rows, longest)
-    return rows
-
-
-def _posed(bench: Bench, rows: Sequence[dict[str, Any]]) -> list[Mapping[str, Any]]:
-    """The rows, those without an answer as copies that can be asked. UserError for a row that lacks what is asked."""
-    with_turns = [conversations.as_question(row) for row in rows]
-    for name in bench.task.fields():
-        every_row(with_turns, partial(_text, name))
-    found = [bench.task.as_question(row) for row in with_turns]
-    if bench.task.is_labelled:
-        every_row(found, partial(_known, labelled(bench.task)))
-    return found
-
-
-def _known(task: Labelled, row: Mapping[str, Any], index: int) -> None:
-    """UserError for a label that the run has not."""
-    if (label := task.label_of(row, index)) not in task.labels:
-        some = ", ".join(task.labels[:SHOWN]) + ", ..." * (len(task.labels) > SHOWN)
-        raise UserError(f"{place(row, index)}: label {label!r} is none of the run's: {some}. Correct it, or empty it.")
-
-
-def _text(name: str, row: Mapping[str, Any], index: int) -> str:
-    return value(row, name, index)
