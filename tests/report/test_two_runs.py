@@ -48,6 +48,14 @@ def test_scores_differences_and_answers_that_changed_are_counted():
     assert "model" not in {what.partition(":")[0] for what, _, _ in found.facts}
 
 
+def test_runs_of_which_one_ignores_case_are_not_paired():
+    a, b = labelled(), labelled()
+    b["task"]["compared"] = "case ignored"
+    found = two_runs.two_runs(a, b)
+    assert all(not arm["gap"] for arm in found.arms) and any("by the same metric" in note for note in found.notes)
+    assert all(arm["gap"] for arm in two_runs.two_runs(b, b).arms)
+
+
 def test_a_difference_over_some_of_the_seeds_that_the_scores_are_over_is_told():
     a, b = labelled(), labelled()
     for results, kept in ((a, slice(0, 2)), (b, slice(1, 4))):

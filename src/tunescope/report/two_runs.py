@@ -81,7 +81,8 @@ def _tested(run: Json) -> tuple[object, ...] | None:
     test = data.get("test") or {}
     is_cut = test.get("sha256") == (data.get("train") or {}).get("sha256")
     rows = test.get("cut") if is_cut else test.get("sha256")
-    return (rows, test.get("rows"), task.get("metric"), tuple(task.get("labels") or ())) if rows else None
+    scored = task.get("metric"), task.get("compared"), tuple(task.get("labels") or ())  # compared: in what case, too
+    return (rows, test.get("rows"), *scored) if rows else None
 
 
 def _arm(a: Json, b: Json, metrics: list[str], same_rows: bool, inputs: list[int] | None) -> dict[str, Any]:
