@@ -95,3 +95,4 @@ def test_the_rate_rises_over_a_twentieth_and_falls_by_half_a_cosine_to_nothing()
     assert [cosine(step, 100) for step in (0, 2, 4, 5)] == [0.2, 0.6, 1.0, 1.0]
     assert cosine(5 + 95 // 5 * 2, 100) == pytest.approx((1 + math.cos(0.4 * math.pi)) / 2)
     assert cosine(100, 100) == pytest.approx(0, abs=1e-12)
+    assert [cosine(step, 1) for step in (0, 1)] == [1.0, 1.0]  # the last is of a step that is not taken

@@ -40,6 +40,15 @@ def studied(material):
     return study.study(AnchorRequest(plan, k=1, rows=12), lambda line: None)
 
 
+@pytest.mark.parametrize("rows", [1, 4])
+def test_importance_is_told_of_where_there_were_other_rows_to_weigh_by(rows, material):
+    model, data = material
+    plan = Plan(model=model, data=data, task={"kind": "classification"}, seeds=(0,))
+    found = study.study(AnchorRequest(plan, k=1, rows=rows, only=("compress",)), lambda line: None).findings["compress"]
+    ways = [row[0] for row in found.rows]
+    assert ("by saliency" in ways) == ("by saliency" in found.says) == ("by the others" in found.says) == (rows > 1)
+
+
 @pytest.fixture
 def anchors(material, monkeypatch, capsys, tmp_path):
     def run(*words):

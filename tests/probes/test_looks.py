@@ -197,6 +197,23 @@ def test_without_a_tokenizer_tokens_have_numbers(given):
     assert seen.tokens["decoder"][0][0] == (f"token {int(ids[0, 0])}" if given == "ids" else "place 0")
 
 
+@pytest.mark.parametrize("family", ["t5", "bart"])  # BART's decoder begins with the token that ends a text
+def test_of_an_answer_that_ends_at_once_nothing_behind_its_end_is_looked_at(family, monkeypatch):
+    model = tiny.make(family)
+    end, plain = model.config.eos_token_id, type(model).forward
+
+    def forward(self, *args, **kwargs):
+        out = plain(self, *args, **kwargs)
+        out.logits[..., end] = 1e9
+        return out
+
+    monkeypatch.setattr(type(model), "forward", forward)
+    made = study._answers(model, {"input_ids": tiny.ids(), "attention_mask": torch.ones_like(tiny.ids())})
+    start = model.config.decoder_start_token_id
+    assert made["decoder_input_ids"][:, :2].tolist() == [[start, end]] * 2
+    assert made["decoder_attention_mask"].sum(1).tolist() == [2, 2]
+
+
 @pytest.mark.parametrize("probe", [prefix_bias, pattern, second_layer])
 def test_where_no_text_was_run_the_probes_of_texts_say_so(probe):
     model = tiny.make("gpt2")

@@ -17,8 +17,10 @@ from tunescope.attachment.attention.function import Edit
 from tunescope.attachment.attention.record import record
 from tunescope.probes.anchors import saliency as saliencies
 from tunescope.probes.anchors.isolation import control, isolated, modules
-from tunescope.probes.anchors.prompts import batch, choices
+from tunescope.probes.anchors.prompts import Prompt, batch, choices
 from tunescope.probes.anchors.saliency import answers, saliency
+from tunescope.tasks.prompts.spans import Spans
+from tunescope.tasks.task import Encoded
 
 STEP = 1e-3  # transformers computes RMS norms in float32 whatever the model is in: smaller steps drown
 FAMILIES = ("gpt2", "llama", "gemma2", "opt", "t5", "bart")
@@ -149,6 +151,22 @@ def test_what_cannot_be_asked_is_one_clear_line():
     model.config.n_positions = len(prompts[0].ids) - 1
     with pytest.raises(ts.UserError, match=r"A prompt has \d+ tokens .* give fewer demonstrations"):
         batch(model, tiny.tokenizer(), prompts)
+
+
+@pytest.mark.parametrize("family", ["bart", "llama"])
+def test_a_prompt_may_be_as_long_as_the_model_and_what_is_read_behind_it_counts_in_a_decoder_alone(family):
+    """A decoder reads what the answer begins with behind the prompt; an encoder does not."""
+    model = tiny.make(family)
+    longest, lead = model.config.max_position_embeddings, (1,)
+    fits = longest - (family == "llama")
+    for length in (fits, fits + 1):
+        query = Encoded(1, tuple(tiny.ids(1, length)[0].tolist()), (5,), 0, ("a",), "")
+        prompts = [Prompt(Spans((), (), ()), query)]
+        if length == fits:
+            assert batch(model, tiny.tokenizer(), prompts, lead).inputs["input_ids"].shape[1] == longest
+            continue
+        with pytest.raises(ts.UserError, match=f"A prompt has {longest + 1} tokens .*the model takes {longest}"):
+            batch(model, tiny.tokenizer(), prompts, lead)
 
 
 def test_classes_are_told_apart_behind_what_all_their_words_begin_with():

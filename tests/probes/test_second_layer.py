@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 import tiny
 import torch
+import transformers
 from probe_tools import FAMILIES
 
 import tunescope as ts
@@ -18,6 +19,14 @@ from tunescope.probes.maps import maps
 from tunescope.probes.see import see
 
 DECODERS = [family for family in FAMILIES if tiny.is_decoder(tiny.make(family))]
+
+
+def test_a_decoder_of_one_layer_is_told_to_have_one():
+    config = transformers.GPT2Config(vocab_size=100, n_embd=12, n_layer=1, n_head=2, n_positions=32)
+    model = tiny.build(transformers.AutoModelForCausalLM, config)
+    seen = see(model, tiny.away(model, "prefix:length=2"), {"input_ids": tiny.ids()})
+    with pytest.raises(ts.UserError, match="this decoder has one layer"):
+        probe.look(seen)
 
 
 def test_the_terms_are_the_paper_s_and_sum_to_the_simplified_layer_s_logits():

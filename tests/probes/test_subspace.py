@@ -5,9 +5,10 @@ import math
 import pytest
 import tiny
 import torch
+import transformers
 from probe_tools import FAMILIES
 
-from tunescope.probes.looks.subspace import subspace
+from tunescope.probes.looks.subspace import look, subspace
 from tunescope.probes.see import see
 
 
@@ -42,6 +43,18 @@ def test_the_bias_lies_in_the_span_of_the_prefix_values_in_every_module(family):
         assert got.outside.max() <= 1e-12, name
         assert (got.rank <= 3).all() and (got.span == 3).all(), name
         assert ((got.effective_rank >= 1) & (got.effective_rank <= got.rank + 1e-9)).all(), name
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.parametrize(
+    ("arm", "rank"), [("prefix:length=12,mlp=2", 3), ("text:text=w5 w5 w5 w5 w5", 1)]
+)  # two units and their bias; one word, whose values are the same at every place
+def test_rounding_is_no_rank(arm, rank, dtype):
+    config = transformers.LlamaConfig(**{**tiny.LLAMA_LIKE, "hidden_size": 128, "num_attention_heads": 4})
+    model = tiny.build(transformers.AutoModelForCausalLM, config, dtype=dtype)
+    made = tiny.away(model, arm) if rank > 1 else tiny.initialised(model, tiny.parse(arm), tiny.tokenizer(), 0)
+    found = look(see(model, made, {"input_ids": tiny.ids(4, 16)}, tiny.tokenizer()))
+    assert [row[1:3] for row in found.rows] == [(rank, rank)] * 2
 
 
 def test_ranks_are_those_of_the_directions_whatever_the_scale():

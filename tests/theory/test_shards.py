@@ -40,6 +40,12 @@ def test_a_step_waits_for_the_slower_of_work_and_gathering() -> None:
         assert shards.seconds(LORA, SHAPE, batch, machine) == pytest.approx(expected)
 
 
+def test_one_device_gathers_nothing_and_needs_no_link() -> None:
+    alone = Machine("m", 1e9, 0.5, 1e9, 0.5, 1e9, 1e9)
+    batch = Batch(8, 16, 8)
+    assert shards.seconds(LORA, SHAPE, batch, alone) == training.seconds(LORA, SHAPE, batch, alone)
+
+
 def test_full_tuning_is_refused() -> None:
     with pytest.raises(UserError, match="shards a frozen model"):
         shards.memory(Method("full"), SHAPE, Batch(8, 16, 8), 4)

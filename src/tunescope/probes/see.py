@@ -215,7 +215,8 @@ def _layers(kept: Tensors, joined: int, real: Mapping[str, Tensor | None]) -> di
         mask = real[stack]
         is_real = torch.ones(len(weights), weights.shape[2], dtype=torch.bool, device=weights.device)
         is_real = is_real if mask is None else with_float64(mask).to(is_real)
-        layers[name] = Layer(weights, values, output.double(), extra.shape[1] + among, is_real, not among)
+        count = extra.shape[1] + among
+        layers[name] = Layer(weights, values, output.double(), count, is_real, not among, value.dtype)
     return layers
 
 

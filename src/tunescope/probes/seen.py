@@ -24,6 +24,7 @@ class Layer:
     output: (batch, heads, query, d), before the output projection.
     real: (batch, query), False at padding.
     is_shared: whether the context's values are the same for every row.
+    made_in: what the model computed them in.
     """
 
     weights: Tensor
@@ -32,6 +33,7 @@ class Layer:
     n_context: int
     real: Tensor
     is_shared: bool = True
+    made_in: torch.dtype = torch.float64
 
     @property
     def share(self) -> Tensor:

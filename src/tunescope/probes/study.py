@@ -202,13 +202,13 @@ def _answers(model: PreTrainedModel, batch: Mapping[str, Tensor]) -> dict[str, T
     for _ in range(ANSWER - 1):
         with torch.no_grad():
             step = model(**batch, decoder_input_ids=ids).logits[:, -1:].argmax(-1)
-        over = torch.cat([over, over[:, -1:] | torch.isin(ids[:, -1:], ends)], 1)
+        ended = torch.isin(ids[:, -1:], ends) & (ids.shape[1] > 1)  # the decoder's first token ends nothing
+        over = torch.cat([over, over[:, -1:] | ended], 1)
         ids = torch.cat([ids, step], 1)
     return {"decoder_input_ids": ids, "decoder_attention_mask": (~over).long()}
 
 
 def _ends(model: PreTrainedModel) -> list[int]:
-    """The tokens that end a text; the decoder's first token may be one of them, and ends nothing there."""
+    """The tokens that end a text."""
     found = model.config.eos_token_id
-    ends = [] if found is None else list(found) if isinstance(found, list | tuple) else [found]
-    return [end for end in ends if end != decoder_start(model)]
+    return [] if found is None else list(found) if isinstance(found, list | tuple) else [found]

@@ -167,7 +167,9 @@ def _notes(task: ConfigurableTask, name: str, asked: Mapping[str, Sequence[Quest
     counts = ", ".join(f"{len(rows)} {part}" for part, rows in asked.items())
     notes = [f"lm_eval:{name}: {counts} rows"]
     if not task.has_training_docs():
-        notes.append("it has no training part, so rows that the harness scores on are trained on")
+        apart = task.has_validation_docs() and task.has_test_docs()  # of which the harness scores on the test part
+        learned = "its validation part is trained on" if apart else "rows that the harness scores on are trained on"
+        notes.append(f"it has no training part, so {learned}")
     if task.OUTPUT_TYPE == "generate_until":
         notes.append(
             "its stop words, filters and metrics are not taken: an answer ends as the targets do, see --metric"

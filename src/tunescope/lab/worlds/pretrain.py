@@ -117,7 +117,7 @@ def next_token_loss(model: PreTrainedModel, batch: tuple[Tensor, Tensor]) -> Ten
 def cosine(step: int, steps: int) -> float:
     """The share of the learning rate at a step: a rise over the first twentieth, then half a cosine to zero."""
     warm = max(1, steps // 20)
-    return (step + 1) / warm if step < warm else 0.5 * (1 + math.cos(math.pi * (step - warm) / (steps - warm)))
+    return (step + 1) / warm if step < warm else 0.5 * (1 + math.cos(math.pi * (step - warm) / max(1, steps - warm)))
 
 
 def pretrain(out: Path, world: World, recipe: Recipe, command: str) -> dict[str, dict[str, float]]:

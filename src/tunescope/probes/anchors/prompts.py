@@ -136,8 +136,8 @@ def cut(model: PreTrainedModel, prompts: Sequence[Prompt], lead: Sequence[int], 
 
 
 def check_room(model: PreTrainedModel, prompts: Sequence[Prompt], extra: int = 0) -> None:
-    """UserError for a prompt that is longer than the model."""
-    limit = getattr(model.config, "max_position_embeddings", None)
+    """UserError for a prompt that is longer than the model. extra: tokens behind it, which an encoder does not read."""
+    limit, extra = getattr(model.config, "max_position_embeddings", None), extra * (anatomy(model).kind == "decoder")
     longest = max(prompts, key=lambda prompt: len(prompt.ids))
     if limit is not None and len(longest.ids) + extra > limit:
         raise UserError(

@@ -20,6 +20,10 @@ ORDER = 4
 SIZES = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0)
 WEIGHED = 16  # queries that importance is measured on, at most; others than those that loyalty is measured on
 DRAWS = 5  # of random positions, a size
+WEIGHED_BY = (
+    "by saliency: as many positions as anchors, those that queries take most from; ",
+    "; by the others it was weighed what queries take most from",
+)
 COLUMNS = ("kept", "bytes", "accuracy", "label_loyalty", "word_loyalty", "seconds")
 
 
@@ -94,15 +98,15 @@ def finding(found: Sequence[dict[str, Any]]) -> Finding:
     curves, scored = found[0]["curves"], sorted({one["rows"] for one in found})
     styles = {"by saliency": "context", "at random": "text"}
     lines = [line(name, [one["curves"][name] for one in found], styles[name]) for name in curves]
+    weighed = WEIGHED_BY if "by saliency" in curves else ("", "")
     return Finding(
         heading="Demonstrations compressed",
         says="Keys and values of a few positions, from one pass over the demonstrations, in the place of all. anchors: "
         "label words and formatting, as published; labels: label words alone; text_anchor: the anchors' tokens as a "
         "text of their own; random: a text token for every label token, the mean of 20 sets, and the best of them; "
-        "by saliency: as many positions as anchors, those that queries take most from; at random: the first position "
-        "and others. Loyalty is to the answers with "
+        f"{weighed[0]}at random: the first position and others. Loyalty is to the answers with "
         f"all of them (Wang et al. 2023, section 4.2). Zero-shot's is the floor. Scored are {_some(scored)} rows of a "
-        "draw; by the others it was weighed what queries take most from.",
+        f"draw{weighed[1]}.",
         not_said="random-top is chosen on the rows that it is scored on, as published, and flatters itself. A model "
         "that answers most rows with one class is loyal whatever is kept: compare with zero-shot. Seconds are of this "
         "machine, a query at a time.",

@@ -54,6 +54,8 @@ def look(seen: Seen) -> Finding:
     nothing stands before the text.
     """
     check_run("second_layer", seen)
+    if LAYERS[0] in seen.along and LAYERS[1] not in seen.along:
+        raise UserError("Probe second_layer: this decoder has one layer. Type: tunescope probe pattern.")
     if not all(name in seen.maps for name in LAYERS):
         raise UserError(
             "Probe second_layer reads the maps of a decoder's first two layers, which it knows of the families "

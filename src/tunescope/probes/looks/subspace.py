@@ -21,27 +21,29 @@ class Subspace(NamedTuple):
     outside: Tensor
 
 
-def subspace(bias: Tensor, values: Tensor) -> Subspace:
+def subspace(bias: Tensor, values: Tensor, made_in: torch.dtype = torch.float64) -> Subspace:
     """Rank and effective rank of the bias over positions, and of what it could be.
 
     The bias is a positive combination of the context's values, so ``rank`` is at most ``span``, the rank of the values,
     and ``outside`` is zero: the largest entry of the bias that no combination of them gives. ``effective_rank`` is
     exp of the entropy of the singular values, each divided by their sum (Roy and Vetterli 2007, section 2): between 1
-    and ``rank``, and 0 where the bias is. Ranks count singular values above 1e-10 of the largest. A low effective rank
-    says that these texts use few directions, not that the context could use no more.
+    and ``rank``, and 0 where the bias is. Ranks count singular values above 1e-10 of the largest, and above what
+    rounding alone leaves: the epsilon of ``made_in`` times the longer side, as NumPy's ``matrix_rank`` has it. A low
+    effective rank says that these texts use few directions, not that the context could use no more.
 
     Args:
         bias: (heads, positions, d), over all positions looked at.
         values: (heads, n_context, d), of the context.
+        made_in: what the model computed the values in.
     """
     singular = torch.linalg.svdvals(bias)
     share = singular / singular.sum(-1, keepdim=True).clamp(min=torch.finfo(bias.dtype).tiny)
     entropy = torch.special.entr(share).sum(-1)
     outside = bias - bias @ torch.linalg.pinv(values) @ values
     return Subspace(
-        rank=_rank(singular),
+        rank=_rank(singular, made_in, bias),
         effective_rank=entropy.exp() * (share.sum(-1) > 0),
-        span=_rank(torch.linalg.svdvals(values)),
+        span=_rank(torch.linalg.svdvals(values), made_in, values),
         outside=outside.abs().amax((-2, -1)),
     )
 
@@ -82,9 +84,10 @@ def look(seen: Seen) -> Finding:
     )
 
 
-def _rank(singular: Tensor) -> Tensor:
-    return (singular > 1e-10 * singular[..., :1]).sum(-1)
+def _rank(singular: Tensor, made_in: torch.dtype, matrix: Tensor) -> Tensor:
+    least = max(1e-10, max(matrix.shape[-2:]) * torch.finfo(made_in).eps)
+    return (singular > least * singular[..., :1]).sum(-1)
 
 
 def _of(layer: Layer) -> Subspace:
-    return subspace(layer.at_real(layer.bias), layer.values[0, :, : layer.n_context])
+    return subspace(layer.at_real(layer.bias), layer.values[0, :, : layer.n_context], layer.made_in)

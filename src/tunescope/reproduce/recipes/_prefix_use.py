@@ -68,9 +68,9 @@ def use(weights: Tensor, among: Tensor, values: Tensor) -> Use:
         among: the same, renormalised over the prefix.
         values: (kv_heads, n_context, d), of the prefix.
     """
-    values = values.double().repeat_interleave(weights.shape[1] // len(values), 0)
+    made_in, values = values.dtype, values.double().repeat_interleave(weights.shape[1] // len(values), 0)
     low, high = among.quantile(torch.tensor([0.01, 0.99], dtype=among.dtype), 0)
-    found = subspace(weights.transpose(0, 1) @ values, values)
+    found = subspace(weights.transpose(0, 1) @ values, values, made_in)
     return Use(high - low, weights.sum(-1).mean(0), found.effective_rank, found.rank, found.span)
 
 

@@ -53,7 +53,7 @@ def seconds(method: Method, shape: Shape, batch: Batch, machine: Machine) -> flo
     work = training.seconds(method, shape, part(batch, machine.devices), one)
     passes = 2 if method.kind == "soft" else 1
     taken = 2 * passes * shape.bytes * shape.parameters * (machine.devices - 1) / machine.devices
-    return max(work, taken / machine.link) + machine.all_reduce(4 * trained(method, shape))
+    return max(work, taken / machine.link if taken else 0.0) + machine.all_reduce(4 * trained(method, shape))
 
 
 def fits(method: Method, shape: Shape, batch: Batch, machine: Machine) -> bool:
