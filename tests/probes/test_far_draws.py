@@ -13,7 +13,7 @@ from tunescope.errors import UserError
 from tunescope.probes.anchors import study
 from tunescope.probes.anchors.request import AnchorRequest
 from tunescope.probes.names import DEMONSTRATIONS
-from tunescope.system import job_folder, lease, plugins
+from tunescope.system import job_folder, lease, pieces, plugins
 from tunescope.system.executors import slurm
 from tunescope.system.lock import locked
 from tunescope.system.pieces import Place
@@ -88,5 +88,8 @@ def test_status_tells_pieces_in_a_queue_and_at_work_and_who_leads(request_, tmp_
     assert code == 0 and len(lines) == 5 and lines[-1].startswith("led by process ")
     assert sum(line.endswith(": queued") for line in lines) == 3
     assert lines[0] == f"section flow, draw {first.asked()['seed']}: on {socket.gethostname()}"
+    assert not pieces.is_over(run)  # the queue has them all
+    for one in job_folder.every(run):
+        one.queue_note.unlink()
     code, out, _ = call(monkeypatch, capsys, "watch", run)
     assert code == 0 and "nobody leads it; to go on, type the same command again" in out
