@@ -18,7 +18,6 @@ from tunescope.data import conversations, scores
 from tunescope.errors import Note, UserError
 from tunescope.report.verdict import stats
 from tunescope.system import run_folder, shell
-from tunescope.tasks.kinds.generation import Generation
 from tunescope.tasks.task import labelled
 from tunescope.trial import moved_files, questions
 from tunescope.trial.open import open_bench
@@ -119,7 +118,7 @@ class Asked:
     def _of_all(self) -> list[list[float]]:
         """The statistics; of written texts over all of them at once, for some metrics weigh by what the set has."""
         task = self.bench.task
-        if not isinstance(task, Generation):
+        if not task.writes:
             return self.statistics
         given = [one.references for one in self._encoded]
         found = scores.statistics(task.metric, self.outputs, given, lowercase=task.lowercase)
