@@ -57,6 +57,18 @@ def test_rounding_is_no_rank(arm, rank, dtype):
     assert [row[1:3] for row in found.rows] == [(rank, rank)] * 2
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
+def test_many_positions_in_16_bits_have_the_rank_of_their_directions(dtype):
+    """Ten orthogonal directions, the least a third of the greatest; rounded, and seen from a thousand positions."""
+    g = torch.Generator().manual_seed(0)
+    directions = torch.linalg.qr(torch.randn(32, 10, generator=g, dtype=torch.float64))[0].mT
+    values = torch.linspace(1, 1 / 3, 10, dtype=torch.float64)[:, None] * directions
+    values = torch.cat([values, values[:4] + values[4:8]])[None].to(dtype).double()  # fourteen tokens
+    weights = torch.linalg.qr(torch.randn(1, 1000, 14, generator=g, dtype=torch.float64))[0]
+    got = subspace(weights @ values, values, dtype)
+    assert (got.rank.item(), got.span.item()) == (10, 10)
+
+
 def test_ranks_are_those_of_the_directions_whatever_the_scale():
     g = torch.Generator().manual_seed(0)
     values = torch.randn(2, 3, 7, generator=g, dtype=torch.float64)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import torch
@@ -28,8 +29,9 @@ def subspace(bias: Tensor, values: Tensor, made_in: torch.dtype = torch.float64)
     and ``outside`` is zero: the largest entry of the bias that no combination of them gives. ``effective_rank`` is
     exp of the entropy of the singular values, each divided by their sum (Roy and Vetterli 2007, section 2): between 1
     and ``rank``, and 0 where the bias is. Ranks count singular values above 1e-10 of the largest, and above what
-    rounding alone leaves: the epsilon of ``made_in`` times the longer side, as NumPy's ``matrix_rank`` has it. A low
-    effective rank says that these texts use few directions, not that the context could use no more.
+    rounding alone leaves: the epsilon of ``made_in`` times the root of the shorter side, twice what entries that are
+    each off by half an epsilon come to. A low effective rank says that these texts use few directions, not that the
+    context could use no more.
 
     Args:
         bias: (heads, positions, d), over all positions looked at.
@@ -85,7 +87,7 @@ def look(seen: Seen) -> Finding:
 
 
 def _rank(singular: Tensor, made_in: torch.dtype, matrix: Tensor) -> Tensor:
-    least = max(1e-10, max(matrix.shape[-2:]) * torch.finfo(made_in).eps)
+    least = max(1e-10, math.sqrt(min(matrix.shape[-2:])) * torch.finfo(made_in).eps)
     return (singular > least * singular[..., :1]).sum(-1)
 
 
