@@ -8,7 +8,6 @@ that identity.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +17,7 @@ from tunescope.report.cells import Cell, Table
 from tunescope.reproduce import published
 from tunescope.reproduce.ask import Ask
 from tunescope.reproduce.recipe import Found, Settings
+from tunescope.reproduce.recipes._largest import largest
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -140,8 +140,8 @@ def _measured(places: list[list[float]]) -> list[Cell]:
 
 
 def _largest(places: Iterable[Iterable[float]]) -> list[float]:
-    """Of all places, the largest deviation and the largest change; NaN is above all numbers."""
-    return [max(each, key=lambda one: (math.isnan(one), one)) for each in zip(*places, strict=True)]
+    """Of all places, the largest deviation and the largest change."""
+    return [largest(each) for each in zip(*places, strict=True)]
 
 
 def _kind(name: str) -> str:
