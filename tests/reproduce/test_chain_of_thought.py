@@ -136,6 +136,15 @@ def test_a_given_decoder_is_prompted_and_tuned_and_gains_are_by_seed(tmp_path, i
         find("chain-of-thought-model").settings(Ask("chain-of-thought-model"))
 
 
+def test_procedures_are_chosen_by_name(tmp_path):
+    given = {"model": tiny_decoder(tmp_path / "model")}
+    recipe, some = find("chain-of-thought-model"), [(), ("hops",), ("HOPS", "plus")]
+    cases = [recipe.settings(Ask("chain-of-thought-model", lines=lines, **given))["cases"] for lines in some]
+    assert cases == [["plus-one", "neighbour-sums", "hops"], ["hops"], ["plus-one", "hops"]]
+    with pytest.raises(ts.UserError, match=r"none has .jumps. in its name\. They are: plus-one three times; n"):
+        recipe.settings(Ask("chain-of-thought-model", lines=("jumps",), **given))
+
+
 def test_it_is_tuned_in_the_precision_that_was_asked_for(tmp_path, in_process, monkeypatch):
     from tunescope.comparison import comparison
 

@@ -67,7 +67,7 @@ class Ask:
     ] = False
     lines: Annotated[
         tuple[str, ...],
-        Option("for recipes on given data: only the lines of the table that have one of these in their names."),
+        Option("for recipes on given data or a given model: only the lines that have one of these in their names."),
     ] = ()
     template: Annotated[
         str | None,

@@ -153,11 +153,17 @@ def kept(ask: Ask, lines: Sequence[Line], network: int | None) -> list[dict[str,
 
 def named(ask: Ask, lines: Sequence[Line]) -> Sequence[Line]:
     """The lines asked for, in the table's order: all where none is named."""
+    kept = chosen(ask, [line.label for line in lines])
+    return [one for one in lines if one.label in kept]
+
+
+def chosen(ask: Ask, labels: Sequence[str]) -> list[str]:
+    """Those of the labels that --lines asks for, in their order: all where none is named."""
+    low = {label: label.lower() for label in labels}
     for name in ask.lines:
-        if lines and not any(name.lower() in line.label.lower() for line in lines):
-            known = "; ".join(line.label for line in lines)
-            raise UserError(f"{ask.name} --lines: none has {name!r} in its name. They are: {known}.")
-    return [one for one in lines if not ask.lines or any(name.lower() in one.label.lower() for name in ask.lines)]
+        if labels and not any(name.lower() in label for label in low.values()):
+            raise UserError(f"{ask.name} --lines: none has {name!r} in its name. They are: {'; '.join(labels)}.")
+    return [label for label in labels if not ask.lines or any(name.lower() in low[label] for name in ask.lines)]
 
 
 def with_lengths(ask: Ask, lines: Sequence[Line], lengths: Mapping[str, Mapping[str, int]]) -> list[Line]:

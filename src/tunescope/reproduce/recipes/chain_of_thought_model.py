@@ -19,7 +19,7 @@ from tunescope.report.cells import Cell, Table, intervals_over
 from tunescope.report.finding import HeatMap
 from tunescope.report.pictures import draw
 from tunescope.report.verdict import edges
-from tunescope.reproduce import corpus_line, piece
+from tunescope.reproduce import corpus_line, corpus_table, piece
 from tunescope.reproduce.ask import Ask
 from tunescope.reproduce.inputs import model_settings
 from tunescope.reproduce.recipe import Found, Settings
@@ -29,7 +29,7 @@ from tunescope.trial.train.settings import Settings as Training
 
 TITLE = "Three steps of a procedure in words, on a given decoder: the answer at once or with its steps"
 SOURCE = "our own, after Wei et al. 2022 (arXiv:2201.11903); `chain-of-thought` has the same trained from scratch"
-TAKES = ("quick", "seeds", "model", "steps", "precision")
+TAKES = ("quick", "seeds", "model", "steps", "precision", "lines")
 KEEPS = True
 
 ASKED = {
@@ -40,6 +40,7 @@ ASKED = {
     "place that it names, and read on, three digits in all: {}",
 }
 ONE_DIGIT = ("hops",)  # what is answered
+ROW = "{} three times"
 SHOWN, TEMPLATE, LEAD = 8, "Q: {input}\nA:", "The answer is"
 PROMPTED, ONCE, TOKENS, STEPS = "prompted", "at once", "tokens", "steps"
 SHOWN_ONCE, SHOWN_STEPS = f"demos:k={SHOWN}", f"demos:k={SHOWN}+cot"
@@ -51,9 +52,11 @@ def settings(ask: Ask) -> Settings:
 
     if ask.model is None:
         raise UserError(f"{ask.name} needs --model MODEL, a decoder. Without one: tunescope reproduce chain-of-thought")
+    kept = corpus_table.chosen(ask, [ROW.format(name) for name in ASKED])
+    cases = [name for name in ASKED if ROW.format(name) in kept]
     return model_settings(ask.model, ("decoder",), ask.name) | {
         "seeds": ask.seeds or (1 if ask.quick else 3),
-        "cases": ["hops"] if ask.quick else list(ASKED),
+        "cases": cases[-1:] if ask.quick else cases,
         "rows": {"dev": 6, "test": 8} if ask.quick else {"dev": 50, "test": 100},
         "steps": ask.steps or (2 if ask.quick else 100),
         "batch_size": 8,
@@ -166,7 +169,7 @@ def table(settings: Settings, found: Found) -> Table:
     rows = []
     for name in settings["cases"]:
         by_way = {unit["way"]: outcome for unit, outcome in found if unit["procedure"] == name}
-        rows.append((f"{name} three times", _cells(by_way, "scores")))
+        rows.append((ROW.format(name), _cells(by_way, "scores")))
         if name not in ONE_DIGIT:
             rows.append((f"{name}, digit by digit", _cells(by_way, "digits")))
     prompted = (f"{SHOWN} shown, at once", f"{SHOWN} shown with steps", "gain")
