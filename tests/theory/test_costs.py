@@ -213,6 +213,9 @@ def test_serving_by_hand():
     assert serving.memory(prefix, TINY, load) == 4 * 786 + 3 * 7 * 8 * 4 + 6 * one + 4 * 3 * 17
     assert serving.gathered_bytes(prefix, TINY, load) == 3 * one
     assert serving.gathered_bytes(prefix, TINY, Load(3, 7)) == one
+    shared = Load(rows=3, tokens=7, cache_passes=2)  # one artifact for all rows is read where it lies: no copy
+    assert serving.memory(prefix, TINY, shared) == 4 * 786 + 3 * 7 * 8 * 4 + one + 4 * 3 * 17
+    assert serving.fits(prefix, TINY, shared, PLAIN) == (0.9 * 1e6 - (4 * 786 + 3 * 7 * 8 * 4 + 4 * 3 * 17)) // one
 
     room = 0.9 * 1e6 - (4 * 786 + 3 * 7 * 8 * 4 + 3 * one + 4 * 3 * 17)
     assert serving.fits(prefix, TINY, load, PLAIN) == room // one

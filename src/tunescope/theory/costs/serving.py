@@ -37,7 +37,8 @@ def gathered_bytes(method: Method, shape: Shape, load: Load) -> int:
 def memory(method: Method, shape: Shape, load: Load) -> float:
     """Bytes of weights, cache, the batch's artifacts (hot and gathered) and one step's logits in float32."""
     cache = load.rows * load.tokens * shape.per_token * shape.bytes
-    artifacts = load.different * hot_bytes(method, shape) + gathered_bytes(method, shape, load)
+    copies = gathered_bytes(method, shape, load) if load.different > 1 else 0  # one alone is read where it lies
+    artifacts = load.different * hot_bytes(method, shape) + copies
     return shape.bytes * shape.parameters + cache + artifacts + 4 * load.rows * shape.vocabulary
 
 
