@@ -783,6 +783,12 @@ def test_a_config_that_was_edited_badly_is_refused_by_field(tmp_path, material):
         resume(tmp_path)
 
 
+def test_a_setting_that_there_is_not_is_refused_by_name(material, tmp_path):
+    kept = plan_json.to_json(question(material))
+    with pytest.raises(UserError, match=r"config.json: 'settings.stepz' cannot be used \(there is none\)"):
+        plan_json.from_json(kept | {"settings": kept["settings"] | {"stepz": 9}}, tmp_path / "config.json")
+
+
 def test_a_plan_survives_json(material, tmp_path):
     asked = question(material, rates=(1e-3, 0.1))
     assert plan_json.from_json(json.loads(json.dumps(plan_json.to_json(asked))), tmp_path) == asked

@@ -56,10 +56,15 @@ def edited(name, old, new):
     return change
 
 
+LIMIT = '"model_max_length":'
 CHANGES = {
     "data": (other_rows, r"train.jsonl \(train\) had the hash"),
     "weights": (other_weights, "the weights of model had the hash"),
     "tokenizer": (edited("tokenizer.json", '"plot"', '"plott"'), "the tokenizer of model had the hash"),
+    "limit": (
+        edited("tokenizer_config.json", f"{LIMIT} 64", f"{LIMIT} 5"),
+        "limit and chat template of model had the hash",
+    ),
     "config": (edited("config.json", '"gelu_new"', '"relu"'), "the configuration of model had the hash"),
 }
 

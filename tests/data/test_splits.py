@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tunescope.data.conversations import unfold
 from tunescope.data.row import Row
 from tunescope.data.splits import keys_of, repeats, shared, split
 from tunescope.errors import UserError
@@ -83,6 +84,18 @@ def test_what_differs_by_case_blanks_or_the_form_of_a_character_is_shared_where_
     assert shared(train, other, ("text",), loosely=True) == [1, 2, 3]
     assert shared([{"text": "1.5"}], [{"text": 1.5}, {"text": 1}], ("text",), loosely=True) == [1]
     assert len(set(keys_of([*train, *other], ("text",)))) == 6  # files are cut by their texts as they are
+
+
+def test_the_end_of_a_conversation_is_shared_where_the_turns_before_it_are():
+    def talk(first, last):
+        said = [("user", first), ("assistant", "Well."), ("user", last), ("assistant", "So.")]
+        return Row({"messages": [{"role": role, "content": text} for role, text in said]}, "talks.jsonl", 1)
+
+    train = [talk("Of roses.", "Yes, go on."), talk("Of oaks.", "yes")]
+    other = [talk("Of the sun.", "Yes, go on."), talk("of  OAKS.", "YES")]
+    unfold(train)
+    unfold(other)
+    assert [shared(train, [row], ("input",), loosely=True) for row in other] == [[], [1]]
 
 
 def test_numbers_and_texts_are_different_values():

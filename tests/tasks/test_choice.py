@@ -13,7 +13,9 @@ from task_tools import byte_level, sentence_piece
 
 from tunescope.data.row import Row
 from tunescope.errors import UserError
+from tunescope.tasks.facts import facts
 from tunescope.tasks.kinds.choice import Choice
+from tunescope.trial.open import _cut
 
 ROWS = [
     {"input": "The film is", "choices": ["great", "a terrible film", "bad"], "answer": 2},
@@ -170,6 +172,7 @@ def test_demonstrations_end_in_the_right_choice() -> None:
             {"answer": 3},
             r"^row 1: 'answer' is '3', which is none of the 3 choices, nor the number of one, from 0 to 2\.",
         ),
+        ({"answer": "3"}, r"^row 1: 'answer' is '3', which is none of the 3 choices"),
         ({"answer": True}, r"^row 1: 'answer' is 'True', which is none of the 3 choices"),
         ({"answer": "GREAT"}, r"^row 1: 'answer' is 'GREAT', which is none of the 3 choices"),
         ({"choices": ["good", " "], "answer": 0}, r"^row 1: 'choices' is no list of two texts or more\."),
@@ -179,6 +182,22 @@ def test_a_row_that_cannot_be_asked_is_refused_in_one_line(row: dict[str, Any], 
     tokenizer = byte_level()
     with pytest.raises(UserError, match=said):
         prepared(tokenizer).encode([ROWS[0] | row], tokenizer, model_kind="decoder")
+
+
+def test_the_number_of_a_choice_is_read_from_text_too_where_no_choice_is_that_text() -> None:
+    task, tokenizer = prepared(byte_level()), byte_level()
+    rows = [ROWS[3] | {"answer": " 2"}, ROWS[3] | {"choices": ["2", "1"], "answer": "1"}]
+    assert [row.label for row in task.encode(rows, tokenizer, model_kind="decoder")] == [2, 1]
+
+
+def test_rows_of_other_choices_are_other_questions() -> None:
+    asked = [{"input": "Which is right?", "choices": [str(n), "no"], "answer": 0} for n in range(20)]
+    parts = _cut(prepared(byte_level()), {"train": [*asked, *asked]})
+    sides = {part: {row["choices"][0] for row in rows} for part, rows in parts.parts().items()}
+    assert len(set.union(*sides.values())) == 20 == sum(map(len, sides.values()))
+    tokenizer, config = byte_level(), tiny.make("gpt2").config
+    found = facts(prepared(tokenizer), {"train": asked[:10], "dev": asked[10:12], "test": asked[9:]}, tokenizer, config)
+    assert found.parts["test"].input_in_train.rows == 1
 
 
 def test_an_encoder_and_a_template_with_the_answer_are_refused() -> None:

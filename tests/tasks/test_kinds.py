@@ -85,6 +85,13 @@ def test_without_its_file_there_is_none() -> None:
         make.make_task({"kind": "echo"}, "decoder")
 
 
+def test_a_field_that_the_kind_has_not_is_refused_and_the_nearest_named() -> None:
+    with pytest.raises(UserError, match=r"^task classification has no field 'tempalte'\. Did you mean 'template'\?$"):
+        make.make_task({"kind": "classification", "tempalte": "{text} It was"}, "decoder")
+    with pytest.raises(UserError, match=r"^task choice has no field 'zzz'\. It has: .*choices"):
+        make.make_task({"kind": "choice", "zzz": 1}, "decoder")
+
+
 def test_a_task_is_made_of_what_is_told_of_it_and_of_a_class_of_one_s_own_the_name_is_told() -> None:
     for task in (
         Classification(words={"neg": "bad", "pos": "good"}),

@@ -1,6 +1,7 @@
 """Counts by arithmetic, the published ones, and sizes that meet a budget."""
 
 from contextlib import nullcontext
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -105,6 +106,12 @@ def test_a_size_stops_where_the_site_does() -> None:
     (spec,), counts = solve(tiny.make("gpt2"), parse("lora"), 10**9)
     assert spec.rank == 24
     assert counts.stored == 2 * 2 * 24 * 48
+
+
+def test_of_ranks_that_store_alike_the_smallest_is_taken() -> None:
+    (spec,), counts = solve(tiny.make("gpt2"), parse("lora:sites=all-linear,alpha=16"), 10**9)
+    below, above = (count(tiny.make("gpt2"), [replace(spec, rank=spec.rank + more)]).stored for more in (-1, 1))
+    assert below < counts.stored == above and spec.rank < 10_000
 
 
 def test_free_sizes_share_what_fixed_ones_leave() -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tunescope.cli import app
@@ -15,6 +16,7 @@ from tunescope.system.option import options_of
 from tunescope.trial.command import command
 from tunescope.trial.identity import default_folder
 from tunescope.trial.plan import Plan
+from tunescope.trial.plan_check import check
 from tunescope.trial.plan_fields import planned
 from tunescope.trial.train.settings import Settings
 
@@ -235,3 +237,13 @@ def test_a_text_for_a_number_is_named(given):
     ((name, value),) = given.items()
     with pytest.raises(UserError, match=rf"compare\({name}='{value}'\) is a text, and takes numbers"):
         planned("m", "a.jsonl", {}, given)
+
+
+def test_whole_numbers_of_any_make_are_ints_and_others_are_refused(tmp_path):
+    given = {"budgets": np.array([1000, 2000]), "seeds": np.int64(2), "steps": 4.0, "batch_size": np.float64(8)}
+    made = planned("model", {"train": str(tmp_path / "rows.jsonl")}, {"kind": "classification"}, given)
+    found = (*made.budgets, *made.seeds, made.settings.steps, made.settings.batch_size)
+    assert found == (1000, 2000, 0, 1, 4, 8) and {type(one) for one in found} == {int}
+    for name, value in {"budget": 1500.5, "steps": 4.5, "batch_size": float("inf")}.items():
+        with pytest.raises(UserError, match=f"^--{name.replace('_', '-')} {value} is no whole number; give one"):
+            check(planned("model", {"train": str(tmp_path / "rows.jsonl")}, {"kind": "classification"}, {name: value}))

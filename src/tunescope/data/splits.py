@@ -118,6 +118,8 @@ def shared(train: Rows, other: Rows, by: Sequence[str] | None = None, *, loosely
 
 def _folded(row: Mapping[str, Any], by: Sequence[str] | None) -> Mapping[str, Any]:
     read = as_read(row, by)
+    if ASKED in (by or ()) and (before := earlier(row)):  # which is no longer to be seen once what is asked is folded
+        read = {**read, ASKED: json.dumps([*before, read[ASKED]], ensure_ascii=False)}
     texts = {name: read[name] for name in by or () if isinstance(read.get(name), str)}
     return {**read, **{name: " ".join(normalize("NFKC", text).casefold().split()) for name, text in texts.items()}}
 

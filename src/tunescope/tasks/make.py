@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import difflib
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, fields
-from typing import Any
+from typing import Any, cast
 
 from tunescope.errors import UserError
 from tunescope.system import plugins, shell
@@ -47,6 +48,7 @@ def make_task(given: Mapping[str, Any], model_kind: str) -> Any:
 
     own = {name: value for name, value in given.items() if name != "kind"}
     kind = kind_of(name := given["kind"])
+    _check_known(name, kind, own)
     try:
         return TypeAdapter(kind).validate_python({**kind.usual(own, model_kind), **own})
     except ValidationError as problem:
@@ -56,6 +58,14 @@ def make_task(given: Mapping[str, Any], model_kind: str) -> Any:
             raise cause from None
         where = ".".join(map(str, first["loc"]))
         raise UserError(f"task {name}: '{where}' cannot be used: {first['msg'].lower()}.") from None
+
+
+def _check_known(name: str, kind: type, given: Iterable[str]) -> None:
+    known = [one.name for one in fields(cast(Any, kind)) if one.init]
+    if (wrong := next((one for one in given if one not in known), None)) is not None:
+        near = difflib.get_close_matches(wrong, known, n=1)
+        meant = f" Did you mean {near[0]!r}?" if near else f" It has: {', '.join(known)}."
+        raise UserError(f"task {name} has no field {wrong!r}.{meant}")
 
 
 def check_used(task: Task) -> None:

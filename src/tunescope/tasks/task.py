@@ -110,6 +110,10 @@ class Task(ABC):
     def fields(self) -> tuple[str, ...]:
         """The row's fields that make up the input, in the order of the template."""
 
+    def question(self) -> tuple[str, ...]:
+        """The row's fields in which rows are equal that ask the same."""
+        return self.fields()
+
     @abstractmethod
     def prepare(self, splits: Mapping[str, Rows], tokenizer: PreTrainedTokenizerBase, *, model_kind: str) -> Task:
         """This task with what the training rows decide (labels, lengths), checked against the other parts.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
@@ -92,7 +93,10 @@ def solve(
 
 
 def _sized(model: PreTrainedModel, spec: Spec, target: int) -> Spec:
-    """The largest size that stores at most `target`, by doubling and halving the interval."""
+    """The largest size that stores at most `target`, by doubling and halving the interval.
+
+    Of sizes that store alike, as ranks past that of every map do, it is the smallest.
+    """
 
     def stored(size: int) -> int | None:
         try:
@@ -115,6 +119,7 @@ def _sized(model: PreTrainedModel, spec: Spec, target: int) -> Spec:
         middle = (low + high) // 2
         now = stored(middle)
         low, high = (middle, high) if now is not None and now <= target else (low, middle)
+    low = bisect_left(range(low + 1), stored(low) or 0, lo=1, key=lambda size: stored(size) or 0)  # whole rank: no more
     return replace(spec, **{str(spec.size): low})  # type: ignore[type-var]
 
 

@@ -12,6 +12,7 @@ from tunescope.models import load
 from tunescope.models.fingerprint import fingerprint, hash_tensors
 from tunescope.models.load import load_model
 from tunescope.system import run_folder
+from tunescope.tasks.prompts.day import undated
 from tunescope.trial import plan, plan_json
 from tunescope.trial.bench import Bench
 from tunescope.trial.plan import Plan
@@ -49,6 +50,11 @@ def tokenizer_state(tokenizer: PreTrainedTokenizerBase) -> str:
     if (backend := getattr(tokenizer, "backend_tokenizer", None)) is not None:
         own |= {"backend": {**json.loads(backend.to_str()), "padding": None, "truncation": None}}
     return json.dumps(own, sort_keys=True, default=str)
+
+
+def tokenizer_settings(tokenizer: PreTrainedTokenizerBase) -> str:
+    """Where a text is cut and how turns are written. No part of a job's id, for earlier versions had it not there."""
+    return json.dumps([tokenizer.model_max_length, undated(tokenizer)], sort_keys=True)
 
 
 def encoder_print(bench: Bench, encoder: str) -> str:

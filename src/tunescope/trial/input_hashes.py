@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,16 +12,23 @@ from tunescope.errors import UserError
 from tunescope.models.load import model_name
 from tunescope.system import files, run_folder
 from tunescope.trial.bench import Bench
-from tunescope.trial.identity import asked_with
+from tunescope.trial.identity import asked_with, tokenizer_settings
 
-OF_MODEL = {"weights": "weights", "tokenizer": "tokenizer", "config": "configuration", "behind": "layers behind"}
+OF_MODEL = {
+    "weights": "weights",
+    "tokenizer": "tokenizer",
+    "tokenizer_config": "tokenizer's length limit and chat template",
+    "config": "configuration",
+    "behind": "layers behind",
+}
 SHOWN = 12  # digits of a hash
 OLDER_CUT = re.compile(r"cut from the training file by a hash of the content .* stay together\.$")
 
 
 def input_hashes(bench: Bench) -> dict[str, str]:
     """What was read -> its hash: data.PART, model.weights and so on, encoder.NAME for each other encoder that is."""
-    model = {"weights": bench.fingerprint, **asked_with(bench)}
+    settings = hashlib.sha256(tokenizer_settings(bench.tokenizer).encode()).hexdigest()
+    model = {"weights": bench.fingerprint, **asked_with(bench), "tokenizer_config": settings}
     found = {f"data.{part}": digest for part, digest in bench.sha256.items()}
     found |= {"cut" if name == "cut" else f"model.{name}": digest for name, digest in model.items()}
     return found | {f"encoder.{name}": digest for name, digest in bench.encoders.items()}

@@ -122,9 +122,9 @@ def _loaded(plan: Plan, task: Task | None, device: torch.device) -> tuple[PreTra
 
 
 def _cut(task: Task, parts: Mapping[str, Any]) -> Splits:
-    same = task.fields()  # rows of one input go to one part, whatever else they hold
+    same = task.question()  # rows that ask the same go to one part, whatever else they hold
     for rows in parts.values():
-        _check_fields(rows, same)
+        _check_fields(rows, task.fields())
     label_of = labelled(task).label_of if task.is_labelled else None
     found = split(parts["train"], parts.get("dev"), parts.get("test"), by=same, label_of=label_of)
     wanted = [part for part in PARTS if part not in parts]

@@ -119,6 +119,8 @@ def _check_looks(plan: Plan) -> None:
 
 def _within(name: str, value: int, least: int, most: int = 10**9) -> None:
     option = f"--{name.replace('_', '-')}"
+    if not float(value).is_integer():
+        raise UserError(f"{option} {value} is no whole number; give one of {least} or more.")
     if value < least:
         raise UserError(f"{option} {value} is too small; give a whole number of {least} or more.")
     if value > most:

@@ -6,6 +6,7 @@ import difflib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields
 from functools import cache
+from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
@@ -85,7 +86,7 @@ def _sorted(given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
             )
         if field in found[kind]:
             raise UserError(f"compare({name}=...) is given twice: '{field}' is another name for it.")
-        found[kind][field] = value
+        found[kind][field] = _whole(value) if _takes_whole(kind, field) else value
     return found[Plan], found[Settings]
 
 
@@ -96,13 +97,31 @@ def _taken(kind: type, field: str) -> str:
 @cache
 def _takes_text(kind: type, field: str) -> bool:
     """Whether a text is among what the field's type allows, by itself or as one of several."""
+    return str in _parts(get_type_hints(kind)[field])
 
-    def parts(hint: object) -> Iterator[object]:
-        yield type(get_args(hint)[0]) if get_origin(hint) is Literal else hint
-        for one in () if get_origin(hint) is Literal else get_args(hint):
-            yield from parts(one)
 
-    return str in parts(get_type_hints(kind)[field])
+@cache
+def _takes_whole(kind: type, field: str) -> bool:
+    """Whether the numbers that it takes are whole."""
+    allowed = set(_parts(get_type_hints(kind)[field]))
+    return int in allowed and float not in allowed
+
+
+def _parts(hint: object) -> Iterator[object]:
+    yield type(get_args(hint)[0]) if get_origin(hint) is Literal else hint
+    for one in () if get_origin(hint) is Literal else get_args(hint):
+        yield from _parts(one)
+
+
+def _whole(value: object) -> object:
+    """A whole number as an int, such as numpy's, or 1e3; several of them one by one; anything else as it is."""
+    if isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, Integral):
+        return int(value)
+    if isinstance(value, Real):
+        return int(float(value)) if float(value).is_integer() else float(value)
+    return tuple(map(_whole, value)) if isinstance(value, Iterable) else value
 
 
 @cache

@@ -8,6 +8,7 @@ from typing import Any
 from tunescope.errors import UserError
 from tunescope.trial.plan import Plan
 from tunescope.trial.plan_check import check
+from tunescope.trial.train.settings import Settings
 
 
 def to_json(plan: Plan) -> dict[str, Any]:
@@ -24,6 +25,10 @@ def from_json(config: Mapping[str, Any], source: Path) -> Plan:
     missing = next((name for name in ("model", "data", "task") if name not in config), None)
     if missing is not None:
         raise UserError(f"{source}: '{missing}' cannot be used (Field required); start the comparison anew.")
+    settings = config.get("settings") or {}
+    known = {entry.name for entry in fields(Settings)}
+    if (wrong := next((name for name in settings if name not in known), None)) is not None:
+        raise UserError(f"{source}: 'settings.{wrong}' cannot be used (there is none); start the comparison anew.")
     try:
         plan = TypeAdapter(Plan).validate_python({key: config[key] for key in config if key in names})
     except ValidationError as problem:

@@ -88,7 +88,7 @@ def of_template(template: str | None) -> list[str]:
 
 def _of_draws(bench: Bench) -> list[str]:
     """Of --k-shot: test rows that another seed than the first is trained on."""
-    test, fields = bench.splits.test, bench.task.fields()
+    test, fields = bench.splits.test, bench.task.question()
     every = [row for draw in bench.draws.values() for row in draw.train]
     lines = shared(every, test, fields, loosely=True)
     if len(lines) <= len(shared(bench.splits.train, test, fields, loosely=True)):
@@ -109,8 +109,8 @@ def _fit_told(fit: Fit | None) -> list[str]:
 
 
 def inputs_of(bench: Bench, part: str) -> list[int]:
-    """Of each row of a part the number of its input: rows that are equal in the task's fields have one."""
+    """Of each row of a part the number of its input: rows that ask the same have one."""
     known: dict[str, int] = {}
-    fields = bench.task.fields()
+    fields = bench.task.question()
     keys = (key_of(as_read(row, fields), fields) for row in bench.splits.parts().get(part, ()))
     return [known.setdefault(key, len(known)) for key in keys]

@@ -87,6 +87,10 @@ class Choice(Task):
     def fields(self) -> tuple[str, ...]:
         return templates.fields(self.template)
 
+    def question(self) -> tuple[str, ...]:
+        """The choices too: "Which of these is right?" is another question with each."""
+        return *self.fields(), self.choices
+
     def prepare(self, splits: Mapping[str, Rows], tokenizer: PreTrainedTokenizerBase, *, model_kind: str) -> Choice:
         """With what guessing gets on the test rows, or on all where there are none, and how many rows, of all parts,
         have equal choices."""
@@ -213,6 +217,8 @@ class Choice(Task):
         texts = tuple(one.strip() for one in found)
         if isinstance(right, str) and right.strip() in texts:
             return texts, texts.index(right.strip())
+        if isinstance(right, str) and right.strip().isdecimal():  # as some files have it, such as HellaSwag's
+            right = int(right)
         if isinstance(right, int) and not isinstance(right, bool) and 0 <= right < len(texts):
             return texts, right
         raise UserError(

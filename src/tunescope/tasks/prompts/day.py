@@ -30,7 +30,7 @@ def on_day(tokenizer: PreTrainedTokenizerBase, day: str) -> PreTrainedTokenizerB
     if not day:
         return tokenizer
     found = day_named(day)
-    _, template = getattr(tokenizer, KEPT, (None, tokenizer.chat_template))
+    template = undated(tokenizer)
     tokenizer = copy.copy(tokenizer)
     setattr(tokenizer, KEPT, (found, template))
     if isinstance(template, dict):
@@ -44,6 +44,13 @@ def kept_day(tokenizer: PreTrainedTokenizerBase) -> date | None:
     """The day that its turns are of; None where it is that of the call."""
     found: date | None = getattr(tokenizer, KEPT, (None, ""))[0]
     return found
+
+
+def undated(tokenizer: PreTrainedTokenizerBase) -> str | dict[str, str] | None:
+    """Its chat template as it was before a day was kept."""
+    template: str | dict[str, str] | None
+    _, template = getattr(tokenizer, KEPT, (None, tokenizer.chat_template))
+    return template
 
 
 def day_named(day: str) -> date:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from random import Random
 from typing import TYPE_CHECKING
 
-from tunescope.data.splits import key_of
+from tunescope.data.splits import as_read, key_of
 from tunescope.errors import UserError
 from tunescope.tasks.task import labelled
 from tunescope.trial.demos.spec import Demos, Set, Source, count
@@ -60,7 +60,7 @@ def source(demos: Demos, bench: Bench) -> Source:
                 f"label '{labelled(task).label_of(row, index)}'" if by_class else "the training rows", []
             ).append(index)
         states = {part: unit(bench.states(part, demos.encoder)) for part in PARTS} if demos.compares else {}
-        inputs = [key_of(row, task.fields()) for row in rows]
+        inputs = [key_of(as_read(row, task.question()), task.question()) for row in rows]
         bench.demos.sources[demos] = Source(groups, demos.k if by_class else count(demos, task), states, inputs)
     return bench.demos.sources[demos]
 
