@@ -89,6 +89,11 @@ def test_pairs_of_other_languages_and_directions_are_not_taken_for_it(tmp_path):
     (tmp_path / "train.en").write_text("Tea\n")
     with pytest.raises(UserError, match=r"has no files that wmt_en_ro knows\. It holds: train\.de, train\.en"):
         corpus(f"wmt_en_ro:{tmp_path}")
+    (tmp_path / "three").mkdir()
+    for side, text in (("de", "Tee"), ("en", "Tea"), ("ro", "Ceai")):  # of which two are its own
+        (tmp_path / "three" / f"train.{side}").write_text(f"{text}\n")
+    (row,) = corpus(f"wmt_en_ro:{tmp_path / 'three'}")["train"]
+    assert (row["input"], row["target"]) == ("Tea", "Ceai")
     for direction, source, target in (("enro", "en", "ro"), ("roen", "ro", "en")):
         for role, side in (("src", source), ("ref", target)):
             text = f'<doc docid="a"><seg id="1">{side}</seg></doc>'

@@ -144,6 +144,14 @@ def test_a_character_that_breaks_tokenizers_is_named_with_its_line(tmp_path):
         corpus(f"dart:{path}")
 
 
+def test_a_long_field_of_a_corpus_is_read_where_it_is_allowed(tmp_path):
+    made.jsonl(tmp_path / "own" / "train.jsonl", {"text": "word " * 210_000, "label": 0}, {"text": "fine", "label": 1})
+    path = f"sst2:{tmp_path / 'own'}#train"
+    assert len(read(path, 2_000_000)) == 2
+    with pytest.raises(UserError, match="--longest-field"):
+        read(path)
+
+
 def test_the_hash_is_that_of_the_one_file_read(folder):
     expected = hashlib.sha256((folder / "test.jsonl").read_bytes()).hexdigest()
     assert sha256(f"e2e:{folder}#test") == sha256(f"e2e:{folder}/test.jsonl") == expected

@@ -24,6 +24,11 @@ def test_a_file_of_lines_and_one_of_rows_give_their_texts(tmp_path):
     assert general_text(str(tmp_path / "a.jsonl.gz")) == "a row"
 
 
+def test_a_row_of_any_length_is_read_for_its_first_characters(tmp_path):
+    (tmp_path / "a.jsonl").write_text(json.dumps({"text": "word " * 250_000}) + "\n")
+    assert general_text(str(tmp_path / "a.jsonl")) == ("word " * 250_000)[:200_000]
+
+
 def test_of_a_long_file_its_first_characters_are_taken(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "LONGEST", 10)
     (tmp_path / "a.txt").write_text("0123456789abc\n")

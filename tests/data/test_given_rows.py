@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
-from types import SimpleNamespace
+from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -100,6 +100,22 @@ def test_numbers_of_numpy_dates_and_what_is_no_number_are_what_a_file_has_of_the
     read_again |= {"short": 3.8, "shorts": [[3.8]], "one": ["only"], "never": None, "no": None}
     read_again |= {"time": "2026-11-29T05:30:00.000000000"}
     assert json.loads(line) == read_again | {"day": "2026-11-29", "price": "1.10", "nan": None}
+
+
+class Polars(list[Any]):
+    """Rows as a frame of polars gives them: numbers of few digits as doubles, their kind by name."""
+
+    schema = MappingProxyType({"by": "Float32", "text": "String"})
+
+    def iter_rows(self, *, named: bool) -> Any:
+        return iter(self)
+
+
+def test_numbers_of_few_digits_in_frames_are_what_was_written(tmp_path: Path) -> None:
+    rows = [{"by": float(np.float32(3.8)), "text": "a"}, {"by": None, "text": "b"}]
+    pandas = SimpleNamespace(columns=["by", "text"], dtypes=[np.dtype("float32"), object], to_dict=lambda _: rows)
+    for given in (Polars(rows), pandas):
+        assert [row["by"] for row in read(as_paths(given, tmp_path))] == [3.8, None]
 
 
 def test_the_names_of_a_label_are_told(tmp_path: Path) -> None:

@@ -7,8 +7,10 @@ import subprocess
 import warnings
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from tunescope.data.given_rows import as_paths
 from tunescope.data.read import read
 from tunescope.data.row import value
 from tunescope.data.texts import texts
@@ -66,9 +68,13 @@ def test_dates_and_decimals_are_texts_and_bytes_are_no_field(tmp_path):
 
 
 def test_numbers_of_half_the_digits_are_read_as_they_are_written(tmp_path):
-    made = {"single": pyarrow.array([3.8, 0.1, None, -1e-7], pyarrow.float32()), "double": [3.8, 0.1, None, 1 / 3]}
+    half = pyarrow.array(np.array([3.8, 0.1, 2, -1e-4], np.float16), mask=np.array([False, False, True, False]))
+    single = pyarrow.array([3.8, 0.1, None, -1e-7], pyarrow.float32())
+    made = {"half": half, "single": single, "double": [3.8, 0.1, None, 1 / 3]}
     parquet.write_table(pyarrow.table(made), tmp_path / "a.parquet")
     found = read(tmp_path / "a.parquet")
+    assert [row["half"] for row in found] == [3.8, 0.1, None, -1e-4]
+    assert read(as_paths(pyarrow.table(made), tmp_path)) == found  # and as a table in memory
     assert [row["single"] for row in found] == [3.8, 0.1, None, -1e-7]
     assert [row["double"] for row in found] == [3.8, 0.1, None, 1 / 3]
 

@@ -63,6 +63,18 @@ def test_given_words_are_sorted_by_label_as_a_file_keeps_them_and_describe_says_
     assert "longer words start at a disadvantage" in told["notes"][0]
 
 
+def test_white_space_around_labels_goes_with_that_of_words_and_a_label_that_is_then_there_twice_is_refused(tokenizer):
+    assert prepared(tokenizer, words={" neg": " bad", "odd\n": "odd", "pos": "great "}).words == WORDS | {
+        "neg": "bad",
+        "odd": "odd",
+        "pos": "great",
+    }
+    with pytest.raises(UserError, match=r"has a label twice, white space around it aside"):
+        Classification(words={"neg": "bad", "neg ": "worse"})
+    with pytest.raises(UserError, match=r"^Classification\(words=\{0: 'bad', 1: 'good'\}\): give each label a text"):
+        Classification(words={0: "bad", 1: "good"})
+
+
 def test_encoded_rows_are_prompt_and_word(tokenizer):
     task = prepared(tokenizer, words=WORDS)
     for row, item in zip(TRAIN, task.encode(TRAIN, tokenizer, model_kind="decoder", train=True), strict=True):

@@ -290,3 +290,6 @@ def test_an_answer_ends_at_its_first_blank_line_as_demonstrations_do(monkeypatch
     assert [one.text for one in whole.predict(None, items, tokenizer)] == [written] * 3
     assert "1 of 6 training targets hold a blank line, so an answer does not end at one" in whole.notes[-1]
     assert (task.describe()["blank_ends"], whole.describe()["blank_ends"]) == (True, False)
+    other = Generation(template="{input} is").prepare({"train": ROWS, "test": rows}, tokenizer, model_kind="decoder")
+    assert "1 of 6 test targets hold a blank line and no training target does, so an answer ends" in other.notes[-1]
+    assert other.describe()["blank_ends"] and not any("blank line" in note for note in task.notes)

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import math
+from dataclasses import replace
 from itertools import permutations
 
 import numpy as np
@@ -18,6 +19,7 @@ from tunescope.methods.text_form import made
 from tunescope.report import terminal
 from tunescope.report.verdict.remarks import remarks
 from tunescope.tasks.answers.decode import Sampling, greedy, sampled
+from tunescope.tasks.kinds.classification import Classification
 from tunescope.tasks.task import Encoded, Prediction
 from tunescope.trial import plan, plan_check
 from tunescope.trial.arm import Arm
@@ -219,6 +221,15 @@ def test_too_many_orders_and_no_choice_of_orders_are_refused(material, bench, ta
     other = open_bench(question(material, task=task, input="text", target="label")) if task == "generation" else bench
     with pytest.raises(ts.UserError, match=message):
         arms.ready(Arm(text, text), other)
+
+
+def test_of_very_many_demonstrations_the_orders_are_told_without_their_thousands_of_digits():
+    task, demos = Classification(words={f"l{n}": f"w{n}" for n in range(77)}), Demos(k=21, order="best")
+    with pytest.raises(ts.UserError, match=r"1617 demonstrations have 1617! orders, and at most 24 are tried"):
+        order.check(replace(demos, orders="all"), task)
+    order.check(demos, task)
+    possible = [order.Ordered((1,), "best", (0.5, 0.6), 0, math.factorial(n)).to_json()["possible"] for n in (1617, 8)]
+    assert json.loads(json.dumps(possible)) == [None, 40_320]
 
 
 @pytest.mark.parametrize("answers", ["aaab", "aabb", "aaaa", "abcabd"])

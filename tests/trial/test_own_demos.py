@@ -141,6 +141,17 @@ def test_similar_rows_are_drawn_from_the_half_of_each_label_most_like_the_query_
         assert seen == set.union(*expected)  # all of them come, and no other
 
 
+def test_a_number_and_its_text_ask_the_same(tmp_path):
+    model, _ = tinyrun.write(tmp_path)
+    asked = ((5, "neg"), ("5", "neg"), ("film", "pos"), ("plot", "pos"))
+    rows = [{"text": text, "label": label} for text, label in asked]
+    path = tmp_path / "numbers.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    parts = dict.fromkeys(plan.PARTS, str(path))
+    found = draw.source(Demos(k=1, choose="random", sets=2), open_bench(plan.Plan(model=model, data=parts)))
+    assert found.inputs[0] == found.inputs[1] and len(set(found.inputs)) == 3
+
+
 @pytest.mark.parametrize("choose", ["similar", "balanced", "random"])
 def test_each_training_row_is_shown_other_rows_at_every_access_and_never_itself(bench, choose):
     demos = Demos(k=1, choose=choose, sets=2)

@@ -9,6 +9,7 @@ whole paragraphs with their line breaks taken out. Models have mostly seen these
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 from tunescope.data.texts import texts
@@ -26,6 +27,6 @@ def general_text(name: str = "") -> str:
     """
     path = name or str(Path(__file__).with_name(BUNDLED))
     try:
-        return "\n".join(texts(path, LONGEST))[:LONGEST]
+        return "\n".join(texts(path, LONGEST, sys.maxsize))[:LONGEST]
     except UserError as problem:
         raise UserError(f"--forgetting: {problem}") from None

@@ -26,6 +26,10 @@ Data = str | os.PathLike[str] | Iterable[Mapping[str, Any]]
 VALIDATION = "validation"  # what the library datasets calls the part dev
 TOLD = (date, time, Decimal, UUID)  # what is put down as a text
 SHOWN = 12  # digits of a hash
+SINGLE = {  # what tables call numbers of few digits
+    **dict.fromkeys(("float16", "halffloat", "Float16"), "float16"),
+    **dict.fromkeys(("float32", "float", "Float32"), "float32"),
+}
 DOUBLE = 8  # bytes of a number of Python's precision
 TAKEN = "the path of a file, rows as dicts, or either for each part: {'train': ..., 'test': ...}"
 
@@ -97,13 +101,22 @@ def _rows(given: object, where: str) -> object:
 
 
 def _single(given: object) -> dict[str, np.dtype[Any]]:
-    """Columns of a Dataset that hold numbers of few digits, which it gives as doubles, and their kind."""
+    """Columns of a table or Dataset that hold numbers of few digits, which it gives as doubles, and their kind."""
     import numpy as np
 
-    features = getattr(given, "features", None)
-    named = features.items() if isinstance(features, Mapping) else ()
-    kinds = {name: getattr(feature, "dtype", None) for name, feature in named}
-    return {name: np.dtype(kind) for name, kind in kinds.items() if kind in ("float16", "float32")}
+    match given:
+        case object(features=Mapping() as features):  # a Dataset
+            kinds = {name: getattr(feature, "dtype", None) for name, feature in features.items()}
+        case object(schema=object(names=names, types=types)):  # of pyarrow
+            kinds = dict(zip(names, types, strict=True))
+        case object(schema=Mapping() as schema):  # of polars
+            kinds = dict(schema)
+        case object(columns=columns, dtypes=dtypes):  # of pandas
+            kinds = dict(zip(columns, dtypes, strict=True))
+        case _:
+            return {}
+    short = {name: SINGLE.get(str(kind)) for name, kind in kinds.items()}
+    return {name: np.dtype(kind) for name, kind in short.items() if kind is not None}
 
 
 def _written(value: object, kind: np.dtype[Any]) -> object:

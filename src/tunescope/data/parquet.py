@@ -60,10 +60,13 @@ def _table(data: bytes, path: Path) -> pyarrow.Table:
 
 def _values(column: pyarrow.ChunkedArray, name: str, path: Path) -> list[Any]:
     """The column as it is, or as text where its values are no JSON. Others are not cast: pyarrow 26 fails at some."""
+    from numpy import float16
     from pyarrow import ArrowException, string, types
 
     kind = column.type
     told = types.is_temporal(kind) and not types.is_duration(kind)
+    if types.is_float16(kind):  # which pyarrow writes with the digits of a double
+        return [None if one is None else float(str(float16(one))) for one in column.to_pylist()]
     short = types.is_float32(kind)  # 3.8 of so few digits is no 3.8 of a double
     try:
         text = column.cast(string()).to_pylist() if told or short or types.is_decimal(kind) else None

@@ -23,10 +23,16 @@ def read(path: str | Path, longest: int | None = None) -> list[dict[str, Any]]:
     Raises:
         UserError: the file or one of its lines cannot be used.
     """
+    rows = of_any_length(path)
+    check_lengths(rows, longest)
+    return rows
+
+
+def of_any_length(path: str | Path) -> list[dict[str, Any]]:
+    """As `read`, whatever a field's length: what a corpus is made of, whose own rows are looked at behind it."""
     named = corpus_name.parsed(path)
     rows = file_rows(Path(path)) if named is None else corpus.read(named)
     conversations.unfold(rows)
-    check_lengths(rows, longest)
     return rows
 
 

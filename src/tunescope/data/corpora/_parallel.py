@@ -10,7 +10,7 @@ from xml.sax.saxutils import unescape
 
 from tunescope.data.corpora._places import Files, one
 from tunescope.data.corpus_rows import Found, left_out, row
-from tunescope.data.read import read
+from tunescope.data.read import of_any_length
 from tunescope.data.row import Row, place
 from tunescope.data.rows_of_file import FORMATS, text_of
 from tunescope.errors import UserError
@@ -129,7 +129,7 @@ def _segments(path: Path) -> list[tuple[object, int, str]]:
 
 def _copied(path: Path, sides: Sequence[str]) -> tuple[list[Row], tuple[str, str]]:
     if path.name.removesuffix(".gz").endswith(FORMATS):
-        found = read(path)
+        found = of_any_length(path)
     else:
         raise UserError(
             f"{path} is one side of a pair. Give its folder and its name without the language: FOLDER#NAME."

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from tunescope.data.corpora._triples import Entry
-from tunescope.data.read import read
+from tunescope.data.read import of_any_length
 from tunescope.data.row import place
 from tunescope.errors import UserError
 
@@ -19,7 +19,7 @@ def triples(path: Path, kept: Sequence[str] = ()) -> Iterator[Entry]:
     Raises:
         UserError: a row has no such fields.
     """
-    for index, row in enumerate(read(path)):
+    for index, row in enumerate(of_any_length(path)):
         said, texts = row.get("triples"), row.get("references")
         if not is_triples(said) or not is_texts(texts):
             raise UserError(

@@ -12,7 +12,7 @@ from typing import Any
 
 from tunescope.data.corpora import _places
 from tunescope.data.corpus_rows import Found, row
-from tunescope.data.read import read
+from tunescope.data.read import of_any_length
 from tunescope.data.row import place, value
 from tunescope.errors import UserError
 
@@ -40,7 +40,7 @@ def rows(files: _places.Files, form: Form, labels: Mapping[str, str]) -> Found:
         UserError: a field is missing, or a label is none of SuperGLUE's.
     """
     found = []
-    for index, source in enumerate(read(files[0])):
+    for index, source in enumerate(of_any_length(files[0])):
         made, label = form(source, index), _label(source, index, labels)
         if made is None:
             continue

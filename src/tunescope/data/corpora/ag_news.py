@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tunescope.data.corpora import _places
 from tunescope.data.corpus_rows import Found
-from tunescope.data.read import read
+from tunescope.data.read import of_any_length
 from tunescope.data.row import Row, line_of, place, value
 from tunescope.data.rows_of_file import text_of
 from tunescope.errors import UserError
@@ -31,7 +31,7 @@ def rows(files: _places.Files) -> Found:
         UserError: a field is missing, or a label is none of the four.
     """
     path = files[0]
-    sources = list(_lines(path)) if path.name.removesuffix(".gz").endswith(".csv") else read(path)
+    sources = list(_lines(path)) if path.name.removesuffix(".gz").endswith(".csv") else of_any_length(path)
     found = []
     for index, source in enumerate(sources):
         text, given = value(source, "text", index).strip(), value(source, "label", index)

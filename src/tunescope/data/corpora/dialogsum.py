@@ -9,7 +9,7 @@ from typing import Any
 
 from tunescope.data.corpora import _places, _stored
 from tunescope.data.corpus_rows import Found, left_out, row
-from tunescope.data.read import read
+from tunescope.data.read import of_any_length
 from tunescope.data.row import place, value
 from tunescope.errors import UserError
 
@@ -33,7 +33,7 @@ def rows(files: _places.Files) -> Found:
         UserError: a row has no dialogue or no summary.
     """
     found, empty = [], 0
-    for index, source in enumerate(read(files[0])):
+    for index, source in enumerate(of_any_length(files[0])):
         dialogue = value(source, "dialogue", index)
         for summary in _summaries(source, index):
             if summary.strip() and dialogue.strip():

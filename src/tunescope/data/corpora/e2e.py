@@ -9,7 +9,7 @@ from typing import Any
 
 from tunescope.data.corpora import _places
 from tunescope.data.corpus_rows import Found, left_out, row
-from tunescope.data.read import read
+from tunescope.data.read import of_any_length
 from tunescope.data.row import Row, place, value
 from tunescope.errors import UserError
 
@@ -37,7 +37,7 @@ def rows(files: _places.Files) -> Found:
     """
     found: list[Row] = []
     notes: tuple[str, ...] = ()
-    for index, source in enumerate(read(files[0])):
+    for index, source in enumerate(of_any_length(files[0])):
         if "table" in source:
             notes = ("target is the tokenised text; the official script scores on the raw one",)
             found.append(row(_copied(source, index), source))

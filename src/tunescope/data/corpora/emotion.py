@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tunescope.data.corpora import _places
 from tunescope.data.corpus_rows import Found
-from tunescope.data.read import read
+from tunescope.data.read import of_any_length
 from tunescope.data.row import Row, line_of, place, value
 from tunescope.data.rows_of_file import text_of
 from tunescope.errors import UserError
@@ -30,7 +30,7 @@ def rows(files: _places.Files) -> Found:
     Raises:
         UserError: a field is missing, a label is none of the four, or a part has not as many labels as texts.
     """
-    sources = list(_lines(*files)) if len(files) == 2 else read(files[0])
+    sources = list(_lines(*files)) if len(files) == 2 else of_any_length(files[0])
     found = []
     for index, source in enumerate(sources):
         text, given = value(source, "text", index).strip(), value(source, "label", index)

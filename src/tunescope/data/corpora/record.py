@@ -8,7 +8,7 @@ from typing import Any
 
 from tunescope.data.corpora import _places, _superglue
 from tunescope.data.corpus_rows import Found, row
-from tunescope.data.read import read
+from tunescope.data.read import of_any_length
 from tunescope.data.row import Row, place
 from tunescope.errors import UserError
 
@@ -26,7 +26,7 @@ def rows(files: _places.Files) -> Found:
     Raises:
         UserError: a line has no passage with entities and questions, or a question no answers.
     """
-    made = [one for index, source in enumerate(read(files[0])) for one in _queries(source, index)]
+    made = [one for index, source in enumerate(of_any_length(files[0])) for one in _queries(source, index)]
     named = files[0].name.startswith("val")
     return Found(made, (f"the rows of {files[0].name}: those of test.jsonl have no public answers",) if named else ())
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tunescope.data.corpora import _places
 from tunescope.data.corpus_rows import Found, left_out, row
-from tunescope.data.read import read
+from tunescope.data.read import of_any_length
 from tunescope.data.row import place, value
 from tunescope.errors import UserError
 
@@ -31,7 +31,7 @@ def rows(files: _places.Files) -> Found:
         UserError: a field is missing, or a label is none of the three.
     """
     found, without = [], 0
-    for index, source in enumerate(read(files[0])):
+    for index, source in enumerate(of_any_length(files[0])):
         names = {field: authors if authors in source else field for field, authors in FIELDS.items()}
         given = {field: value(source, name, index).strip() for field, name in names.items()}
         if given["label"] == OPEN:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tunescope.data.corpora import _places
 from tunescope.data.corpus_rows import Found, row
-from tunescope.data.read import read
+from tunescope.data.read import of_any_length
 from tunescope.data.row import place, value
 from tunescope.errors import UserError
 
@@ -27,7 +27,7 @@ def rows(files: _places.Files) -> Found:
         UserError: a field is missing, or a label is neither 0 nor 1.
     """
     found = []
-    for index, source in enumerate(read(files[0])):
+    for index, source in enumerate(of_any_length(files[0])):
         text = value(source, "sentence" if "sentence" in source else "text", index).strip()
         given = value(source, "label", index)
         if given not in LABELS:

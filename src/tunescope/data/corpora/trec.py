@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tunescope.data.corpora import _places
 from tunescope.data.corpus_rows import Found
-from tunescope.data.read import read
+from tunescope.data.read import of_any_length
 from tunescope.data.row import Row, line_of, place, value
 from tunescope.data.rows_of_file import content
 from tunescope.errors import UserError
@@ -30,7 +30,7 @@ def rows(files: _places.Files) -> Found:
         UserError: a field is missing, or a class is none of the six.
     """
     path = files[0]
-    sources = list(_lines(path)) if path.name.removesuffix(".gz").endswith(".label") else read(path)
+    sources = list(_lines(path)) if path.name.removesuffix(".gz").endswith(".label") else of_any_length(path)
     found = []
     for index, source in enumerate(sources):
         text, given = value(source, "text", index).strip(), value(source, "coarse", index)

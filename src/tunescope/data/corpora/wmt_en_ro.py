@@ -14,7 +14,8 @@ SIDES = ("en", "ro")
 
 def splits(folder: Path) -> dict[str, _places.Files]:
     """train, dev and test, as of `wmt`; pairs of other languages and of the other direction are none of them."""
-    pairs = _parallel.pairs(folder)
+    asked = (("source", "target"), ("src", "ref"), SIDES)  # of a stem in other languages too, these
+    pairs = {stem: files for sides in asked for stem, files in _parallel.pairs(folder, sides).items()}
     own = {stem: files for stem, files in pairs.items() if _parallel.languages(files) in (SIDES, ("source", "target"))}
     return _places.renamed({**_places.named(folder, {}), **own}, wmt.PARTS)
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from tunescope.data.corpora import _parallel, _places
 from tunescope.data.corpus_rows import Found, left_out, row, short
-from tunescope.data.read import read
+from tunescope.data.read import of_any_length
 from tunescope.data.row import Row, value
 from tunescope.data.rows_of_file import text_of
 from tunescope.errors import UserError
@@ -54,7 +54,7 @@ def rows(files: _places.Files) -> Found:
     if files[0].suffix in (".summary", ".document"):
         found = [_article(path) for path in files if path.suffix == ".document" or path.parent.name != "summary"]
     else:
-        found = [_copied(source, index) for index, source in enumerate(read(files[0]))]
+        found = [_copied(source, index) for index, source in enumerate(of_any_length(files[0]))]
     kept = [one for one in found if one["input"].strip() and one["target"].strip()]
     return Found(kept, left_out(len(found) - len(kept), "articles with no text or no summary"))
 

@@ -54,7 +54,8 @@ class Adapter(SiteDelta):
     prefix without its gate, P_k and P_v its keys (1 / sqrt(d) in them) and values, in families without rotation of
     queries.
     norm: "in" (a layer norm in front), "out" (on what is added) or "none". "out" comes behind the scale, as in He et
-    al.'s code, and takes it away again: there no scale counts, be it learned.
+    al.'s code, and takes it away again as far as what is added is large beside the norm's eps, 1e-5: of a young adapter
+    more of the scale is left.
     start: "lora" (down uniform, up zero: a fresh adapter changes nothing) or "bert" (both normal, .02).
 
     Tensors, for every site, such as decoder.0.ffn: "decoder.0.ffn:down" (bottleneck, d_in), ":up" (d_out, bottleneck),

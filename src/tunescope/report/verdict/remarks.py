@@ -76,9 +76,10 @@ def _orders(found: Mapping[int, Mapping[str, Any]]) -> list[str]:
         f"taken {one['dev'][one['chosen']]:.3f}; seed {seed})"
         for seed, one in found.items()
     ]
+    possible = f"{first['possible']:,}" if first["possible"] else "more than 10^15"
     return [
         f"Order alone moves the development score {', '.join(spreads)}, over {first['tried']:,} of the "
-        f"{first['possible']:,} orders of the same demonstrations; {RULES[first['rule']]}."
+        f"{possible} orders of the same demonstrations; {RULES[first['rule']]}."
     ]
 
 

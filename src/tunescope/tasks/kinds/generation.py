@@ -11,6 +11,7 @@ from tunescope.data.metric import find_metric
 from tunescope.data.row import every_row, line_of, or_filled, place, value
 from tunescope.errors import UserError
 from tunescope.system.option import Option
+from tunescope.tasks.answers import blank_lines
 from tunescope.tasks.answers.beam_search import BeamSearch
 from tunescope.tasks.answers.extract import BLANK_LINE
 from tunescope.tasks.answers.metric_names import check_metrics
@@ -130,18 +131,15 @@ class Generation(Task):
         has_end = tokenizer.eos_token_id is not None or bool(turns and turns.stop is not None)
         self.beam_search().check(longest, has_end)
         notes = [self.beam_search().note(longest), *languages.notes(tokenizer, self), *chats.notes_of(turns), *told]
-        blank = sum(bool(BLANK_LINE.search(str(row[self.target]).strip())) for row in train)
-        if blank and self.blank_ends and turns is None:
-            notes.append(
-                f"{blank:,} of {len(train):,} training targets hold a blank line, so an answer does not end at one: "
-                "behind demonstrations a model may write on."
-            )
+        ends = self.blank_ends and turns is None  # a turn has an end of its own
+        targets = {part: [str(row[self.target]) for row in rows] for part, rows in splits.items()}
+        notes += blank_lines.notes(targets) if ends else []
+        ends = ends and not blank_lines.holding(targets["train"])
         if not has_end:
             notes.append(
                 f"The tokenizer has no end-of-sequence token: all {len(train)} training rows are learned "
                 "without an end, and decoding stops by length only."
             )
-        ends = self.blank_ends and not blank and turns is None  # a turn has an end of its own
         return replace(self, max_new_tokens=longest, blank_ends=ends, turns=turns, notes=tuple(notes))
 
     def encode(

@@ -17,10 +17,13 @@ if TYPE_CHECKING:
 
 
 def stripped(words: Mapping[str, str]) -> dict[str, str]:
-    """The words without white space around them. Raises UserError for what is no text."""
-    if not isinstance(words, Mapping) or not all(isinstance(word, str) for word in words.values()):
+    """Labels and words without white space around them. Raises UserError for what is no text, and for a label twice."""
+    if not isinstance(words, Mapping) or not all(isinstance(one, str) for pair in words.items() for one in pair):
         raise UserError(f"Classification(words={words!r}): give each label a text, as words={{'neg': 'bad'}}.")
-    return {label: word.strip() for label, word in words.items()}
+    found = {label.strip(): word.strip() for label, word in words.items()}
+    if len(found) < len(words):
+        raise UserError(f"Classification(words={words!r}) has a label twice, white space around it aside.")
+    return found
 
 
 def word_tokens(

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from tunescope.trial.bench import Bench
 
 MOST = 24  # orders, where all are asked for
+WRITTEN = 2**53  # the most orders that are told as a number: what JSON is sure to keep
 
 Order = tuple[int, ...]
 #: the training rows in an order -> the predictions for rows of the task, with them in front
@@ -49,7 +50,7 @@ class Ordered:
         return {
             "rule": self.rule,
             "tried": len(self.dev),
-            "possible": self.possible,
+            "possible": self.possible if self.possible <= WRITTEN else None,
             **spread,
             "chosen": self.chosen,
             "dev": list(self.dev),
@@ -78,8 +79,9 @@ def check(demos: Demos, task: Task) -> None:
     if possible == 1:
         raise UserError(f"{demos}: one demonstration has one order only; drop order, or take a larger k.")
     if demos.orders == "all" and possible > MOST:
+        told = f"{possible:,}" if possible <= WRITTEN else f"{shown}!"
         raise UserError(
-            f"{demos}: {shown} demonstrations have {possible:,} orders, and at most {MOST} are tried. "
+            f"{demos}: {shown} demonstrations have {told} orders, and at most {MOST} are tried. "
             f"Type orders={MOST}, or a smaller k."
         )
 
