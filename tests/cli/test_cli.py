@@ -204,6 +204,12 @@ ONE_LABEL = ROWS.replace('"neg"', '"pos"')
         (ROWS, ["--text-field", "txt"], r"has no field 'txt'. Did you mean 'text'"),
         (ONE_LABEL, [], "have one label only, 'pos'"),
         (ROWS, ["--words", "neg"], "--words has 'neg'; give LABEL=WORD for each label, as in --words neg=bad,pos"),
+        (
+            ROWS,
+            ["--input-field", "text"],
+            "--input-field is for --task choice or generation or reasoning, and this is --task classification",
+        ),
+        (ROWS, ["--out", ""], "--out is empty. Give a name, or leave it out."),
         (ROWS, ["--metric", "bleu"], "--metric is for --task generation, and this is --task classification"),
         (ROWS, ["--task", "clasification"], "--task 'clasification' is not known. Did you mean 'classification'?"),
         (ROWS, ["--arm", "lora"], "Unknown option: --arm. Did you mean --arms?"),

@@ -6,7 +6,8 @@ import json
 import pytest
 from report_example import example
 
-from tunescope.cli import comparisons, studies
+from tunescope.cli import comparisons, output, studies
+from tunescope.data.write import new_file
 from tunescope.errors import UserError
 
 
@@ -117,6 +118,26 @@ def test_a_page_that_is_not_of_anchors_is_refused_before_a_model_is_loaded(tmp_p
     with pytest.raises(UserError, match=rf"{tmp_path}/anchors\.html is there and is not a page of tunescope; move"):
         studies.anchors("no-such-model", str(tmp_path / "rows.jsonl"), out=str(tmp_path), workers=1)
     assert (tmp_path / "anchors.html").read_text() == "<h1>mine</h1>"
+
+
+def test_a_page_is_written_where_nobody_reads_what_is_printed(runs, monkeypatch):
+    def closed(*given, **more):
+        raise BrokenPipeError
+
+    for module in (comparisons, output):
+        monkeypatch.setattr(module, "say", closed)
+    pages = {
+        runs / "a" / "report.html": lambda: comparisons.report(str(runs / "a")),
+        runs / "b" / "against-a.html": lambda: comparisons.report(str(runs / "a"), str(runs / "b")),
+        runs / "index.html": lambda: comparisons.index(str(runs)),
+    }
+    for path, asked in pages.items():
+        with pytest.raises(BrokenPipeError):
+            asked()
+        assert path.exists()
+    with pytest.raises(BrokenPipeError), new_file(runs / "rows.jsonl", ["a"]) as put:
+        closed(put({"a": 1}))
+    assert (runs / "rows.jsonl").read_text() == '{"a": 1}\n'
 
 
 def test_an_index_is_printed_and_written(runs, capsys):

@@ -24,6 +24,8 @@ ARMS = {
     "soft:length=1+lora:rank=1": (["soft", "lora"], "soft_token"),
     "prefix:length=2": (["prefix"], ""),
     "lora:rank=2": (["lora"], "merged"),
+    "lora:rank=1,sites=ffn": (["lora"], ""),
+    "soft:length=2+lora:rank=1,sites=attn": (["soft", "lora"], ""),
     "full": (["full"], "merged"),
 }
 SERVING = Path(__file__).parents[2] / "docs" / "serving.md"

@@ -4,6 +4,7 @@ import pytest
 
 from tunescope.comparison import status
 from tunescope.comparison.board import Board
+from tunescope.errors import UserError
 from tunescope.system import files, lease, run_folder
 from tunescope.system.job_folder import JobFolder
 
@@ -32,6 +33,14 @@ def test_rates_that_diverged_are_told_beside_the_arm_and_those_that_lost_a_race_
     assert next(status.lines(tmp_path)) == "lora  2/3 runs  best dev 0.5  diverged"
     ended(told, z="lost")
     assert next(status.lines(tmp_path)) == "lora  3/3 runs  best dev 0.5  done  diverged"
+
+
+@pytest.mark.parametrize("text", ["[]", '{"arms": []}', "{"])
+def test_a_file_that_is_no_state_of_a_run_is_one_line(told, tmp_path, text):
+    told.write("running")
+    (tmp_path / status.FILE).write_text(text)
+    with pytest.raises(UserError, match=r"status\.json cannot be read"):
+        next(status.lines(tmp_path))
 
 
 @pytest.mark.parametrize("end", ["diverged", "out of memory", "failed"])

@@ -42,6 +42,7 @@ FAULTS: dict[str, Callable[[Path], Any]] = {
     "a string for a number": lambda at: config(at, hidden_size="many"),
     "an unknown dtype": lambda at: config(at, dtype="float99"),
     "a tokenizer's configuration that is a list": lambda at: (at / "tokenizer_config.json").write_text("[]"),
+    "a tokenizer that is cut off": lambda at: (at / "tokenizer.json").write_text('{"version": "1.0"}'),
     "nested without end": lambda at: (at / "config.json").write_text("[" * 100_000),
 }
 
@@ -50,7 +51,9 @@ FAULTS: dict[str, Callable[[Path], Any]] = {
 def test_a_model_that_cannot_be_used_is_one_line(fault: str, folder: Path) -> None:
     load_model(str(folder))
     FAULTS[fault](folder)
-    with pytest.raises(ts.UserError, match="is not a transformers model with safetensors weights") as caught:
+    of_tokenizer = r"^the tokenizer in the folder \S+ cannot be read \(\w+: .*\. Save it there anew with"
+    told = of_tokenizer if "tokenizer" in fault else "is not a transformers model with safetensors weights"
+    with pytest.raises(ts.UserError, match=told) as caught:
         load_model(str(folder))
     assert "\n" not in str(caught.value)
 

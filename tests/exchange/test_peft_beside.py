@@ -311,6 +311,19 @@ def test_a_part_that_is_missing_or_altered_is_refused(which: str, tmp_path: Path
     assert "\n" not in str(caught.value)
 
 
+def test_modules_that_the_model_has_not_were_not_trained_and_are_not_missed(tmp_path: Path) -> None:
+    model = tiny.make("llama")
+    config = peft.LoraConfig(r=2, target_modules=["q_proj"], modules_to_save=["lm_head", "embed_out"])
+    theirs = peftly.wrapped(model, config)
+    folder = peftly.written(theirs, tmp_path / "peft")
+    given = {"input_ids": torch.tensor([[*READ, 9]])}
+    with ts.attach(model, *convert.read(folder, form="peft", model=model).artifacts):
+        assert torch.allclose(peftly.outputs(model, given), peftly.outputs(theirs, given), atol=1e-12)
+    peftly.retensored(folder, {"base_model.model.lm_head.weight": None})
+    with pytest.raises(ts.UserError, match="lacks lm_head, which its configuration says was trained"):
+        convert.read(folder, form="peft", model=model)
+
+
 @pytest.mark.parametrize("which", ["DoRA", "IA3", "tokens", "biases"])
 def test_a_number_changed_in_the_file_is_seen_in_the_outputs(which: str, tmp_path: Path) -> None:
     """What the tests above compare hangs on every kind of tensor that the file has."""

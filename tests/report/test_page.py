@@ -14,6 +14,7 @@ from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
 
+import bash
 import pytest
 from payloads import HOSTILE, poisoned
 from report_example import example
@@ -227,6 +228,25 @@ def test_paths_and_tokens_are_taken_out():
     assert "cannot read model.bin or https://host/a/b" in html
     assert "lovelace" not in html
     assert token not in html
+
+
+def test_the_commands_of_the_page_ask_what_the_run_was_asked():
+    results, template = copy.deepcopy(RESULTS), "RUN /bin/ls {text}\n\tmy's \u202e" + 900 * "long "
+    words = ["tunescope", "compare", "model", "train.jsonl", "--template", template, "--arms", "lora", "zero-shot"]
+    results["command"] = shlex.join(words) + "  # in Python: seeds=[3]"
+    html = report.html(results)
+    shown = [unescape(one) for one in re.findall(r'<pre class="copy" tabindex="0">(.*?)</pre>', html, flags=re.DOTALL)]
+    assert bash.words(shown[-1]) == words and shown[-1].endswith("'  # in Python: seeds=[3]") is False
+    assert shown[-1].endswith(" # in Python: seeds=[3]")
+    asked = [bash.words(one) for one in shown if one.startswith("tunescope compare")]
+    assert len(asked) > 1 and all(template in one for one in asked)
+    assert html.count('class="copy run"') >= 1  # where RUN is a folder's name
+
+
+def test_scripts_go_on_where_the_folder_s_name_is_no_utf8():
+    script = (Path(report.__file__).parent / "templates" / "page.js").read_text("utf-8")
+    assert re.search(r"try \{\s*place = decodeURIComponent\(location\.pathname\);\s*\} catch", script)
+    assert script.count("decodeURIComponent") == 1
 
 
 @pytest.mark.parametrize(

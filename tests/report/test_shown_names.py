@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-import shlex
 
+import bash
 import pytest
 from test_answers import labelled
 
@@ -63,4 +63,4 @@ def test_where_the_best_has_no_artifact_the_one_that_is_best_on_dev_of_those_tha
     seen = view(results)
     first = next(arm for arm in seen.arms if arm["done"] and arm["group"] != "none")
     assert results["arms"][first["index"]]["name"] != name  # by the test score another would be offered
-    assert f"--arm={name}" in shlex.split(use(results, seen.arms)["predict"])
+    assert f"--arm={name}" in bash.words(use(results, seen.arms)["predict"])

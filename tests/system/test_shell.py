@@ -23,13 +23,16 @@ NAMES = [
     "b\udce4d.jsonl",
     "b\udce4 d's\\",
     "two\nlines",
+    "a tab\tand\r\x1b[31m",
+    "\u202eturned\u200d\U000e0001",
+    "no\u00a0break",
 ]
 
 
 @pytest.mark.parametrize("text", NAMES)
 def test_bash_reads_what_was_meant(text: str) -> None:
-    assert bash.words(shell.word(text)) == bash.words(shell.line(text)) == [text]
-    assert "\n" not in shell.line(text) and bash.words(shell.join([text, "b", text])) == [text, "b", text]
+    assert bash.words(shell.word(text)) == [text]
+    assert "\n" not in shell.word(text) and bash.words(shell.join([text, "b", text])) == [text, "b", text]
     (path,) = bash.words(shell.path(text))
     assert not path.startswith("-") and Path(path) == Path(text)
     assert bash.words(shell.path(f"/far/{text}")) == [f"/far/{text}"]

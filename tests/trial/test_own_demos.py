@@ -485,6 +485,15 @@ def test_a_label_with_too_few_rows_is_named(material):
         arms.ready(Arm("one", "demos:k=1,choose=similar"), bench)
 
 
+def test_an_arm_that_diverges_while_it_is_timed_is_told_as_such(bench, monkeypatch):
+    def diverged(*given):
+        raise loop.Diverged(3, float("nan"))
+
+    monkeypatch.setattr(estimate, "_timed", diverged)
+    found = estimate._estimate(bench, Arm("lora", "lora"))
+    assert found.problem == "loss nan at step 3; a smaller learning rate may help" and found.costs is None
+
+
 def test_the_estimate_counts_the_passes_of_every_set(bench, monkeypatch):
     monkeypatch.setattr(estimate, "_seconds", lambda work: 1.0)
     one, many = (

@@ -279,6 +279,14 @@ def test_a_loss_that_is_not_finite_stops_with_its_step():
         train(broken, replace(PLAIN, steps=99), seed=0)
 
 
+def test_of_a_loss_that_is_no_number_before_any_rate_has_acted_no_rate_is_blamed():
+    nothing = replace(problem(), loss=lambda rows: torch.tensor(torch.nan, requires_grad=True))
+    with pytest.raises(Diverged, match=r"^loss nan at step 1, where no rate has acted yet$"):
+        train(nothing, PLAIN, seed=0)
+    with pytest.raises(Diverged, match=r"^loss 2 at step 1, and behind it no scores; a smaller learning rate may"):
+        raise Diverged(1, 2.0, ", and behind it no scores")
+
+
 @pytest.mark.parametrize("part", ["score", "whole"])
 def test_development_scores_that_are_no_numbers_stop_it_as_a_loss_does(part):
     def lost():

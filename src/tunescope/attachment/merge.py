@@ -11,10 +11,11 @@ import torch
 
 from tunescope.attachment.guards.marks import attached_to
 from tunescope.attachment.guards.processes import check_in_one_piece
-from tunescope.attachment.initial_artifacts import check_fits, site_uses
+from tunescope.attachment.initial_artifacts import check_fits, site_shapes, site_uses
 from tunescope.attachment.listed import listed
 from tunescope.attachment.own_head import check_head
 from tunescope.attachment.site_hooks import SiteUse
+from tunescope.attachment.sites.choice import sites_for
 from tunescope.attachment.weights import added, named_parameters
 from tunescope.errors import UserError
 from tunescope.methods.artifact import Artifact, PatchDelta, SiteDelta, Spec
@@ -133,3 +134,13 @@ def can_merge(spec: Spec) -> bool:
     if isinstance(spec, PatchDelta):
         return True
     return isinstance(spec, SiteDelta) and type(spec).weight_change is not SiteDelta.weight_change
+
+
+def can_merge_into(model: PreTrainedModel, spec: Spec) -> bool:
+    """Whether it is one of weights that this model has: of maps, not whole blocks, with a bias each where it shifts."""
+    if not isinstance(spec, SiteDelta) or not can_merge(spec):
+        return can_merge(spec)
+    shapes, sites = site_shapes(model, spec), sites_for(model, spec)
+    with torch.device("meta"):
+        shifts = any(spec.row_change(spec.init(shape)) is not None for shape in shapes.values())
+    return all(site.is_linear and (not shifts or site.h.module._parameters.get("bias") is not None) for site in sites)

@@ -5,6 +5,7 @@ import signal
 import sys
 import warnings
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any, NoReturn
 
 from cyclopts import App, CycloptsError, Parameter, UnknownOptionError
@@ -70,6 +71,7 @@ def main() -> None:
     calm()
     warnings.showwarning = _noted
     try:
+        _check_out(sys.argv[1:])
         app(sys.argv[1:], exit_on_error=False, print_error=False, result_action="return_value")
         sys.stdout.flush()
     except (UserError, CycloptsError) as problem:
@@ -83,6 +85,12 @@ def main() -> None:
         sys.exit(141)
     except Exception as problem:
         _fail_unforeseen(problem)
+
+
+def _check_out(typed: Sequence[str]) -> None:
+    """UserError for an --out with nothing in it, as of a variable that the shell does not have."""
+    if "--out=" in typed or ("--out", "") in pairwise(typed):
+        raise UserError("--out is empty. Give a name, or leave it out.")
 
 
 def _fail_unforeseen(problem: Exception) -> NoReturn:

@@ -188,9 +188,9 @@ def report(
 def _page(run: Path, results: dict[str, Any]) -> None:
     from tunescope import report as page
 
-    print_run(run, results)
     with _unwritable(run / "report.html"):
         page.write(results, run / "report.html")
+    print_run(run, results)
 
 
 def _two(run: Path, other: Path, results: dict[str, Any], out: str | None) -> None:
@@ -205,10 +205,11 @@ def _two(run: Path, other: Path, results: dict[str, Any], out: str | None) -> No
         two_runs.check_path(path)
     with _damage_named(other):
         found = two_runs.two_runs(results, run_folder.read_results(other), _names(run, other))
+    with _unwritable(path):
+        written = two_runs.write(found, path)
     for line in (terminal.printed(two_runs.table(found)), *two_runs.lines(found)):
         say(line)
-    with _unwritable(path):
-        say(f"\npage: {two_runs.write(found, path)}")
+    say(f"\npage: {written}")
 
 
 def _names(run: Path, other: Path) -> tuple[str, str]:
@@ -230,10 +231,11 @@ def index(folder: str, /) -> None:
     from tunescope.report import index as runs
 
     place = Path(folder)
+    with _unwritable(place / runs.NAME):
+        written = runs.write(place)
     for line in runs.lines(runs.entries(place)):
         say(line)
-    with _unwritable(place / runs.NAME):
-        say(f"\npage: {runs.write(place)}")
+    say(f"\npage: {written}")
 
 
 @contextmanager
@@ -241,6 +243,8 @@ def _unwritable(path: Path) -> Iterator[None]:
     """An archive is for reading."""
     try:
         yield
+    except BrokenPipeError:
+        raise
     except OSError as problem:
         raise UserError(f"{path} cannot be written ({problem.strerror or problem}); it is as it was.") from problem
 

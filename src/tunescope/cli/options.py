@@ -143,10 +143,11 @@ def _typed(options: Any) -> dict[str, Any]:
 def _task(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
     """Only what was given: the rest is the task's own default."""
     own = {one.key: one for one in options_of(kind_of(name))}
-    for other, kind in kinds().items():
+    for kind in kinds().values():
         wrong = next((one for one in options_of(kind) if one.key in given and one.key not in own), None)
         if wrong is not None:
-            raise UserError(f"{wrong.names[0]} is for --task {other}, and this is --task {name}.")
+            others = [other for other, one in kinds().items() if wrong.key in {each.key for each in options_of(one)}]
+            raise UserError(f"{wrong.names[0]} is for --task {' or '.join(others)}, and this is --task {name}.")
     found = {"kind": name}
     for key, value in given.items():
         found |= own[key].read(value)

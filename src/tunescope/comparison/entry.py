@@ -84,7 +84,7 @@ def _entry(bench: Bench, arm: Arm) -> Entry:
         return Entry(Standing(arm.name, arm.text, status="refused", reason=str(problem)), short=short)
     standing = Standing(arm.name, prepared.label, prepared.group, prepared.note, prepared.counts)
     standing.varies = has_every_seed(bench.plan, prepared)
-    standing.methods, standing.served_as = methods_of(prepared), served_as(prepared, bench.kind)
+    standing.methods, standing.served_as = methods_of(prepared), served_as(prepared, bench)
     entry = Entry(standing, prepared)
     if prepared.trained:
         seed = bench.plan.seeds[0]

@@ -27,7 +27,7 @@ from tunescope.trial.demos.order import most
 from tunescope.trial.dev_rows import asked
 from tunescope.trial.rates import UNTRAINED, grid
 from tunescope.trial.specs import specs_at
-from tunescope.trial.train.loop import memory_errors_named, one_step
+from tunescope.trial.train.loop import Diverged, memory_errors_named, one_step
 from tunescope.trial.train.microbatches import OutOfMemory
 from tunescope.trial.train.optimizers import make
 
@@ -92,7 +92,7 @@ def _estimate(bench: Bench, arm: Arm) -> Estimate:
             prepared = arms.ready(arm, bench)
             rates = grid(prepared.grids, bench.plan.trials, bench.plan.rates)[0] if prepared.trained else ()
             return _timed(bench, job(bench, prepared, rates, bench.plan.seeds[0]))
-    except (UserError, OutOfMemory) as problem:
+    except (UserError, OutOfMemory, Diverged) as problem:
         return Estimate(arm.name, 0, problem=str(problem))
 
 

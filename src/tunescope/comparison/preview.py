@@ -61,7 +61,7 @@ def _template_told(bench: Bench) -> Iterator[str]:
     """Of answers in words behind a template that nobody wrote: how to write one."""
     asked, task = bench.plan.task, bench.task
     if asked["kind"] == "classification" and "template" not in asked and task.in_words and bench.kind != "encoder":
-        example = shell.line(f"{{{task.fields()[0]}}} It was")
+        example = shell.word(f"{{{task.fields()[0]}}} It was")
         yield (
             "if no text would go on like that, write how one would, with words to choose from: "
             f"--template {example} --words LABEL=WORD,LABEL=WORD"

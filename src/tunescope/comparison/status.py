@@ -51,7 +51,10 @@ def _read(run: Path) -> dict[str, Any]:
     run_folder.read_config(run)
     run_folder.check_is_comparison(run)
     try:
-        return dict(json.loads((run / FILE).read_text()))
+        told = json.loads((run / FILE).read_text())
+        if not isinstance(told, dict) or not told.keys() >= {"arms", "jobs", "slots", "state"}:
+            raise ValueError("it holds no state of a run")
+        return told
     except FileNotFoundError:
         raise UserError(
             f"{run} has not begun its first run, or is of an older version; type: tunescope resume {shell.path(run)}"

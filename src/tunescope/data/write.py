@@ -47,6 +47,8 @@ def new_file(path: Path, names: Sequence[str]) -> Iterator[Put]:
                 end.append(os.fstat(file.fileno()).st_size)
 
             yield counted
+    except BrokenPipeError:  # of what is printed beside it: the file took all
+        raise
     except OSError as problem:
         raise UserError(f"{path} cannot be written: {problem.strerror or problem}.") from problem
     if not path.exists():

@@ -76,8 +76,7 @@ def _read(
                 **file,
                 **({"dtype": "float32"} if "gguf_file" in file else {}) | dict(given),
             )
-            tokenizer = transformers.AutoTokenizer.from_pretrained(place, trust_remote_code=False, **file)
-            tokenizer("a")  # some faults of its files are met first where it is used
+            tokenizer = _tokenizer(name, place, file)
     except (UserError, MemoryError, torch.OutOfMemoryError):
         raise
     except Exception as problem:  # a checkpoint may be wrong in any way, and what reads it raises anything
@@ -208,6 +207,24 @@ def _check_all_used(name: str, model: PreTrainedModel, unexpected: Iterable[str]
             + (f" and {len(left) - 1} more tensors have" if len(left) > 1 else " has")
             + f" no place in a {type(model).__name__}. Mend config.json, such as its number of layers."
         )
+
+
+def _tokenizer(name: str, place: str, file: Mapping[str, Any]) -> Any:
+    """UserError for a damaged one in the folder of a model that could be read; what else fails is as it was raised."""
+    import transformers
+
+    try:
+        tokenizer = transformers.AutoTokenizer.from_pretrained(place, trust_remote_code=False, **file)
+        tokenizer("a")  # some faults of its files are met first where it is used
+    except Exception as problem:  # files may be wrong in any way
+        if not Path(name).is_dir() or "trust_remote_code" in str(problem) or _refused(name, problem):
+            raise
+        reason = (str(problem).strip().splitlines() or ["no reason given"])[0]
+        raise UserError(
+            f"the tokenizer in the folder {name} cannot be read ({type(problem).__name__}: {reason}). Save it there "
+            "anew with tokenizer.save_pretrained."
+        ) from problem
+    return tokenizer
 
 
 def _cannot_load(name: str, problem: Exception) -> str:

@@ -43,7 +43,7 @@ def page(
         level=2 if len(findings) == 1 else 3,
         facts=text.clean(dict(facts)),
         texts=text.said(list(texts)),
-        command=text.clean(command),
+        command=text.command(command),
     )
     return made
 

@@ -82,19 +82,23 @@ class _Asked:
 
 
 def _values(words: Sequence[str], option: str) -> list[str]:
-    """What stands behind the option, up to the next."""
+    """What stands behind the option, up to the next; or each in one word with it, --arms=-a=lora."""
     if option not in words:
-        return []
+        return [word.removeprefix(f"{option}=") for word in words if word.startswith(f"{option}=")]
     start = words.index(option) + 1
     behind = [at for at in range(start, len(words)) if words[at].startswith("--")]
     return list(words[start : min(behind, default=len(words))])
 
 
 def _set(words: Sequence[str], option: str, values: Sequence[str]) -> list[str]:
-    if option not in words:  # but each of its values in one word with it, --arms=-a=lora
-        return [*(word for word in words if not word.startswith(f"{option}=")), option, *values]
-    start = words.index(option) + 1
-    return [*words[:start], *values, *words[start + len(_values(words, option)) :]]
+    if any(value.startswith("-") for value in values):
+        values = [f"{option}={value}" for value in values]
+    else:
+        values = [option, *values]
+    if option not in words:
+        return [*(word for word in words if not word.startswith(f"{option}=")), *values]
+    start = words.index(option)
+    return [*words[:start], *values, *words[start + 1 + len(_values(words, option)) :]]
 
 
 def _step(why: str, command: str) -> Step:
@@ -111,8 +115,7 @@ def _arms_missing(asked: _Asked) -> list[Step]:
 
 def _few_seeds(asked: _Asked) -> list[Step]:
     """Three; and as many at most, where fewer were the most."""
-    joined = [word.partition("=")[2] for word in asked.words if word.startswith("--max-seeds=")]
-    given = _values(asked.words, "--max-seeds") or joined
+    given = _values(asked.words, "--max-seeds")
     short = bool(given) and given[0].isdecimal() and int(given[0]) < LEAST
     again = asked.with_options(seeds=LEAST, max_seeds=LEAST) if short else asked.with_options(seeds=LEAST)
     return [_step("Three seeds tell how far another would come out.", again)]

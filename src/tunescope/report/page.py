@@ -64,7 +64,7 @@ def html(results: dict[str, Any]) -> str:
         strips={arm["index"]: charts.strip(arm, v.frame) for arm in v.done},
         panels=_panels(v),
         inside=_inside(v.raw.get("inside") or {}),
-        next=text.clean(steps(results)),
+        next=[{"why": text.clean(one["why"]), "command": text.command(one["command"])} for one in steps(results)],
         use=use(results, v.arms),
         answers=labels,
         outputs=None if labels else outputs(v.raw.get("examples"), v.raw["task"], groups),

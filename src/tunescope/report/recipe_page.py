@@ -36,7 +36,7 @@ def page(
         policy=policy(style, script),
         style=Markup(style),
         script=Markup(script),
-        result=text.clean(result),
+        result=text.clean(result) | {"command": text.command(str(result["command"]))},
         rows=text.clean([[label, [list(cell) for cell in cells]] for label, cells in shown]),
         drawings=[{"title": text.clean(name), "drawn": drawn} for name, drawn in drawings.items()],
         pages=text.clean(dict(pages)),

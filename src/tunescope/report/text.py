@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import math
 import re
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tunescope.data import scores
+from tunescope.system import shell
 from tunescope.system.say import JOINERS, visible
 
 LIMIT = 2000
+UNSAID = "  # in Python: "  # behind a command, what it has no word for
 _PATH = re.compile(r"""(?:(?<![\w./~])|(?<=file://))(?:~|/[^\s/'"=]+)(?:/[^\s/'"]+)+|\b[A-Za-z]:(?:\\[^\s\\'"]+)+""")
 _SECRET = re.compile(
     r"\b(?:hf_\w{20,}|sk-[\w-]{20,}|gh[pousr]_\w{20,}|github_pat_\w{20,}"
@@ -32,6 +35,18 @@ def clean(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [clean(one) for one in value]
     return value
+
+
+def command(line: str) -> str:
+    """A command on one line and whole: who types what is shown asks the same. Secrets go even so, and folders of files,
+    though not those within a text."""
+    typed, mark, unsaid = line.partition(UNSAID)
+    try:
+        words = shlex.split(typed)
+    except ValueError:  # which somebody wrote by hand
+        return str(clean(line))
+    words = [word if re.search(r"\s", word) else _PATH.sub(_last_part, word) for word in words]
+    return visible(_SECRET.sub("[redacted]", shell.join(words) + mark + unsaid))
 
 
 def examples(found: Any) -> Any:

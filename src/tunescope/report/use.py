@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
 from tunescope.report import text
+from tunescope.system import shell
 from tunescope.system.hub_name import parted
 
 Json = dict[str, Any]
@@ -29,7 +29,7 @@ def use(results: Json, arms: Sequence[Mapping[str, Any]]) -> Json | None:
     name = str(text.clean(str(model.get("name") or "MODEL")))
     return {
         "arm": first["name"],
-        "predict": shlex.join(
+        "predict": shell.join(
             ["tunescope", "predict", "RUN", "NEW.jsonl", "--out", "ANSWERS.jsonl", *_named(first, best)]
         ),
         "python": _python(name, _loaded(model, results.get("task") or {}), place),
@@ -86,4 +86,4 @@ def _serve(form: str, model: str, place: str) -> str:
     """The export that a server takes; "" where none has a place for such an arm."""
     if not form:
         return ""
-    return shlex.join(["tunescope", "export", place, "--to", form, "--model", model, "--out", "SERVED"])
+    return shell.join(["tunescope", "export", place, "--to", form, "--model", model, "--out", "SERVED"])

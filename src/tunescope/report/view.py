@@ -92,6 +92,7 @@ def view(results: Json) -> View:
     verdict = text.clean(words.standing(results) if results.get("verdict") else decide(results))
     raw = text.clean({key: value for key, value in results.items() if key not in ("arms", "examples")})
     raw["examples"] = text.examples(results.get("examples"))
+    raw["command"] = text.command(str(results.get("command") or ""))
     for section in ("task", "protocol", "data", "model", "machine", "versions"):
         raw[section] = raw.get(section) or {}
     raw["comparisons"] = [_marked(one, results["arms"]) for one in raw.get("comparisons") or []]

@@ -6,17 +6,16 @@ import shlex
 from collections.abc import Iterable
 from pathlib import Path
 
+PLAIN = {"\\": "\\\\", "'": "\\'", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
 BYTES = range(0xDC80, 0xDD00)  # the surrogates that Python has for bytes of a name that is not UTF-8
 
 
 def word(text: str) -> str:
-    """The text in quotes, where it needs them; bytes that are not UTF-8 as bash and zsh write them, $'b\\344d'."""
-    return _escaped(text) if any(ord(sign) in BYTES for sign in text) else shlex.quote(text)
+    """The text on one line, in quotes where it needs them.
 
-
-def line(text: str) -> str:
-    """The same on one line."""
-    return _escaped(text) if "\n" in text else word(text)
+    What cannot be seen, and bytes that are not UTF-8, stand as bash and zsh write them: $'one\\ntwo', $'b\\344d'.
+    """
+    return shlex.quote(text) if text.isprintable() else f"$'{''.join(map(_escaped, text))}'"
 
 
 def join(words: Iterable[str]) -> str:
@@ -32,6 +31,10 @@ def no_option(name: str) -> str:
     return f"./{name}" if name.startswith("-") else name
 
 
-def _escaped(text: str) -> str:
-    plain = text.replace("\\", "\\\\").replace("'", "\\'").replace("\n", "\\n")
-    return "$'" + "".join(f"\\{ord(one) - 0xDC00:03o}" if ord(one) in BYTES else one for one in plain) + "'"
+def _escaped(sign: str) -> str:
+    code = ord(sign)
+    if code in BYTES:
+        return f"\\{code - 0xDC00:03o}"
+    if sign in PLAIN or sign.isprintable():
+        return PLAIN.get(sign, sign)
+    return f"\\x{code:02x}" if code < 0x80 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"

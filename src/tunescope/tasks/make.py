@@ -108,9 +108,10 @@ def with_fields(task: Mapping[str, Any], given: Mapping[str, Any]) -> tuple[dict
         UserError: a field of another kind of task.
     """
     own = _named(kind_of(task["kind"]))
-    for other, kind in kinds().items():
+    for kind in kinds().values():
         if wrong := next((name for name in given if name in _named(kind) and name not in own), None):
-            raise UserError(f"compare({wrong}=...) is for task={other!r}, and this is task={task['kind']!r}.")
+            others = " or ".join(repr(other) for other, one in kinds().items() if wrong in _named(one))
+            raise UserError(f"compare({wrong}=...) is for task={others}, and this is task={task['kind']!r}.")
     told = dict(task)
     for name, value in given.items():
         if name in own and value is not None:
@@ -135,7 +136,7 @@ def field_advice(given: Mapping[str, Any], field: str, close: str) -> str:
     if f"{{{field}}}" not in template:
         return ""
     meant = (named and given.get(named[0].field)) or close or "FIELD"
-    return f"A template names fields of the file: --template {shell.line(template.replace(field, meant))}"
+    return f"A template names fields of the file: --template {shell.word(template.replace(field, meant))}"
 
 
 def has_field(kind: str, field: str) -> bool:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 
 from tunescope.attachment.initial_artifacts import base_of, fresh
-from tunescope.attachment.merge import can_merge
+from tunescope.attachment.merge import can_merge_into
 from tunescope.errors import UserError
 from tunescope.methods.artifact import Context, Spec, TokenContext
 from tunescope.models.anatomy import anatomy
@@ -69,7 +69,7 @@ def _count_one(model: PreTrainedModel, spec: Spec, tokenizer: PreTrainedTokenize
         return Counts(parameters, parameters, length * per_token)
     with torch.device("meta"):
         size = sum(value.numel() for value in fresh(model, spec).values())
-    return Counts(size, size, 0 if can_merge(spec) else size)
+    return Counts(size, size, 0 if can_merge_into(model, spec) else size)
 
 
 def solve(

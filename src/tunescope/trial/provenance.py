@@ -79,7 +79,7 @@ def of_template(template: str | None) -> list[str]:
     """Of one that was typed with a backslash and an n: in its usual quotes no shell makes a new line of them."""
     if template is None or "\\n" not in template:
         return []
-    meant = shell.line(template.replace("\\n", "\n"))
+    meant = shell.word(template.replace("\\n", "\n"))
     return [
         "The template has a backslash and an n, and the model reads these two signs; if a new line is meant, type: "
         f"--template {meant}"

@@ -109,7 +109,7 @@ def read(folder: Path, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBas
     """
     config, tensors, notes = opened(folder)
     notes += base_notes(config.get("base_model_name_or_path"), model, config.get("revision"))
-    whole.check_there(config, tensors)
+    whole.check_there(config, tensors, model)
     own_heads, tensors, of_head = heads.split(config, tensors, model)
     if config["peft_type"] in READERS:
         made, more = READERS[config["peft_type"]](config, tensors, model)

@@ -91,9 +91,13 @@ def _indices(config: Mapping[str, Any], path: str) -> tuple[int, ...]:
     return tuple(given)
 
 
-def check_there(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
-    """UserError for what was trained by the configuration and of which the file has nothing."""
-    names = [str(name) for name in config.get("modules_to_save") or [] if name not in ("classifier", "score")]
+def check_there(config: Mapping[str, Any], tensors: Mapping[str, Tensor], model: PreTrainedModel) -> None:
+    """UserError for what was trained by the configuration and of which the file has nothing.
+
+    A name that no module of the model has was not trained: peft passes over it.
+    """
+    said = [str(name) for name in config.get("modules_to_save") or [] if name not in ("classifier", "score")]
+    names = [name for name in said if any(path.endswith(name) for path, _ in model.named_modules())]
     lacks = [name for name in names if not any(re.search(rf"{re.escape(name)}\.", key) for key in tensors)]
     if (config.get("trainable_token_indices") or config.get("token_indices")) and not any(
         TOKENS.fullmatch(key) for key in tensors

@@ -52,10 +52,13 @@
   };
   offer(table.parentElement, "Copy as Markdown", markdown);
   // Where a run's page lies in its folder, RUN is that folder; the file itself does not know it.
-  const place = decodeURIComponent(location.pathname);
+  let place = "";
+  try {
+    place = decodeURIComponent(location.pathname);
+  } catch { /* a folder whose name is not UTF-8 */ }
   if (location.protocol === "file:" && /^\/[\w./~-]+\/report\.html$/.test(place)) {
     const folder = place.slice(0, place.lastIndexOf("/"));
-    for (const one of document.querySelectorAll("pre.copy, code.place")) {
+    for (const one of document.querySelectorAll("pre.run, code.place")) {
       one.textContent = one.textContent.replace(/(^|[\s'"])RUN(?=[/\s'"]|$)/g, (_, before) => before + folder);
     }
   }

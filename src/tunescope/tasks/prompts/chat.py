@@ -44,7 +44,7 @@ def in_turns(task: Asks, tokenizer: PreTrainedTokenizerBase, model_kind: str) ->
     if (parts := mask.halves(task.template)) is not None:
         raise UserError(
             f"Template {task.template!r} has {{mask}}, and in a chat the answer is the turn that follows. Type: "
-            f"--template {shell.line(parts[0].strip())}"
+            f"--template {shell.word(parts[0].strip())}"
         )
     return turns(tokenizer, task.system, task.template)
 

@@ -79,7 +79,7 @@ def _check_system(task: Asks, said: set[str], several: bool) -> None:
             "it in the user's words: --template $'{system}\\n\\n{input}'"
         )
     if said != {task.system}:
-        raise UserError(f"The system of these conversations says otherwise. Type: --system {shell.line(said.pop())}")
+        raise UserError(f"The system of these conversations says otherwise. Type: --system {shell.word(said.pop())}")
 
 
 def _check_read(

@@ -28,7 +28,8 @@ class Diverged(RuntimeError):  # noqa: N818
     """The loss, its gradient or the development scores are no longer finite numbers."""
 
     def __init__(self, step: int, loss: float, scores: str = ""):
-        super().__init__(f"loss {loss:g} at step {step}{scores}; a smaller learning rate may help")
+        hint = "; a smaller learning rate may help" if step > 1 or scores else ", where no rate has acted yet"
+        super().__init__(f"loss {loss:g} at step {step}{scores}{hint}")
         self.step, self.loss = step, loss
 
 
