@@ -289,6 +289,12 @@ def test_a_file_where_the_run_would_go_is_named_and_kept(tunescope, material, tm
     assert (tmp_path / "run").read_text() == "mine"
 
 
+def test_a_link_to_a_folder_that_is_not_there_is_no_file_of_that_name(tunescope, material, tmp_path):
+    (tmp_path / "link").symlink_to(tmp_path / "gone")
+    code, _, err = tunescope("compare", material[0], material[1]["train"], "--out", tmp_path / "link")
+    assert code == 2 and "cannot be a folder: a link has that name, which leads to no folder. Name another" in err
+
+
 def test_compare_says_that_test_rows_are_also_in_train(tunescope, material, tmp_path):
     data = material[1]
     words = [data["train"], "--dev", data["dev"], "--test", data["train"], *QUICK, "--out", tmp_path / "run"]

@@ -1,7 +1,9 @@
 """Lessons, the models that learn them, and what is kept of a pretrained one."""
 
 import dataclasses
+import errno
 import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,6 +18,7 @@ from tunescope.lab.worlds.lessons import Lesson, Unnamed, digits, exact, lesson,
 from tunescope.lab.worlds.models import Shape, gpt2
 from tunescope.lab.worlds.world import World, part_of
 from tunescope.lab.worlds.world_cache import Pretraining, pretrained
+from tunescope.system import files
 from tunescope.trial.train.loop import Diverged, train
 from tunescope.trial.train.settings import Settings
 
@@ -189,6 +192,32 @@ def test_a_run_that_diverged_counts_as_nothing_right_and_says_so(monkeypatch):
     course = Course(rates=(1e-2,), settings=Settings(steps=2, batch_size=4))
     found = adapted(model(), "lora:rank=2", given, tests, course, seed=0)
     assert found["exact"] == {"add1": 0.0} and "loss nan at step 3" in found["diverged"]
+
+
+@pytest.mark.parametrize("left", [None, b"", b"half of it"])
+def test_a_world_of_which_a_part_was_cleared_away_is_made_anew(tmp_path, monkeypatch, left):
+    monkeypatch.setenv("TUNESCOPE_CACHE", str(tmp_path))
+    made = pretrained(recipe()).state_dict()
+    weights = next(tmp_path.rglob("model.safetensors"))
+    weights.unlink()
+    if left is not None:
+        weights.write_bytes(left)
+    again = pretrained(recipe()).state_dict()
+    assert all(torch.equal(value, again[name]) for name, value in made.items())
+
+
+def test_a_world_that_the_disk_has_no_room_for_leaves_no_half_and_names_the_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("TUNESCOPE_CACHE", str(tmp_path))
+
+    def full(self, folder, **more):
+        Path(folder).mkdir(parents=True)
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("transformers.GPT2LMHeadModel.save_pretrained", full)
+    told = rf"^the disk is full in {tmp_path / 'worlds'}, where worlds are kept\. Mend that, or name another folder"
+    with pytest.raises(files.DiskError, match=told), files.disk_errors_named(tmp_path / "elsewhere"):
+        pretrained(recipe())
+    assert not list((tmp_path / "worlds").iterdir())
 
 
 def test_a_world_is_pretrained_with_dropout_by_its_own_seed_and_scored_without(monkeypatch):

@@ -206,6 +206,26 @@ def test_an_arm_of_another_name_and_the_same_spec_is_the_same_arm():
     assert "lora-2" in {arm["name"] for arm in found.arms} and found.changed == []
 
 
+def test_an_arm_s_own_name_comes_before_another_s_spec_and_two_methods_of_one_name_are_told():
+    a, b = labelled(), labelled()
+    for run, names in ((a, ("lora @ 128", "lora @ 160")), (b, ("lora @ 160", "lora @ 200"))):
+        some = [one for one in run["arms"] if one["status"] == "done" and one["group"] == "delta"][:2]
+        for one, name in zip(some, names, strict=True):
+            one |= {"name": name, "spec": "lora:rank=1"}
+        run["arms"] = some
+    found = two_runs.two_runs(a, b)
+    assert [one["name"] for one in found.arms] == ["lora @ 128", "lora @ 160"] and found.alone == ([], [])
+    pairs = two_runs._shared(a, b)
+    assert [(one["name"], other["name"]) for one, other in pairs] == [
+        ("lora @ 128", "lora @ 200"),
+        ("lora @ 160", "lora @ 160"),
+    ]
+    assert not [fact for fact in found.facts if fact[0].startswith("arm ")]
+    b["arms"][0]["spec"] = "adapter:bottleneck=8"
+    told = [fact for fact in two_runs.two_runs(a, b).facts if fact[0].startswith("arm ")]
+    assert told == [("arm lora @ 160", "lora:rank=1", "adapter:bottleneck=8")]
+
+
 def test_what_arms_wrote_is_compared_row_by_row():
     a, b = written(), written()
     b["examples"]["rows"][1]["outputs"][1] = "Another pub"

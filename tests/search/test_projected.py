@@ -7,11 +7,14 @@ import torch
 from search_tools import bench
 
 import tunescope as ts
+from tunescope.comparison import arms
+from tunescope.comparison.job import job
 from tunescope.data import scores
 from tunescope.search.apply import stats_behind, stats_of
 from tunescope.search.loop import CHANGED
 from tunescope.search.methods.projected import Projected
 from tunescope.search.seeds import Seed, identity
+from tunescope.trial.arm import Arm
 
 
 def quiet(_line):
@@ -50,6 +53,16 @@ def test_another_soft_prompt_in_the_old_folder_is_another_search(tmp_path):
     shutil.rmtree(tmp_path / "soft")
     saved(given, tmp_path / "soft", [22, 23])
     assert identity(given, one) != before
+
+
+def test_another_soft_prompt_in_the_old_folder_is_another_job_of_an_arm(tmp_path):
+    given = bench()
+    ids = []
+    for tokens in ([20, 21], [20, 21], [22, 23]):
+        shutil.rmtree(tmp_path / "soft", ignore_errors=True)
+        arm = Arm("found", f"projected:artifact={saved(given, tmp_path / 'soft', tokens)}")
+        ids.append(job(given, arms.ready(arm, given), (), 0).id)
+    assert ids[0] == ids[1] != ids[2]
 
 
 def test_a_token_that_is_banned_gives_way_to_the_next(tmp_path):

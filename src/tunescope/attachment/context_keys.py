@@ -9,7 +9,7 @@ import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -32,9 +32,10 @@ from tunescope.models.quantised import is_quantised
 from tunescope.models.sites import Site
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedConfig, PreTrainedModel
+    from transformers import PreTrainedModel
 
 Extras = dict[str, tuple[Extra, ...]]
+OF_ENCODERS = ("encoder_hidden_states", "cross_attention_states")  # what a decoder may be told of one
 
 
 def embedder(model: PreTrainedModel) -> Callable[[Tensor], Tensor]:
@@ -156,7 +157,7 @@ def run_tokens(
             visible = tuple(extra for extra in extras[name] if not extra.infix)
             module.__dict__[STATE] = LayerState(visible, keep, keeps_weights=False, told=told)
         decoder = anatomy(model).entries["decoder"]  # called past its own hooks, ours among them
-        with _no_checkpointing(model), unwrapped(model), _all_layers(decoder.config, places):
+        with _no_checkpointing(model), unwrapped(model), _all_layers(decoder, places):
             call = partial(decoder.forward, inputs_embeds=given, position_ids=told.position_ids, use_cache=False)
             through(model, call)
     finally:
@@ -184,20 +185,26 @@ def _no_checkpointing(model: PreTrainedModel) -> Iterator[None]:
 
 
 @contextmanager
-def _all_layers(config: PreTrainedConfig, places: Iterable[str]) -> Iterator[None]:
-    """`generate(assistant_early_exit=N)` drafts with the first N layers, and tells the model by its config meanwhile.
+def _all_layers(decoder: nn.Module, places: Iterable[str]) -> Iterator[None]:
+    """`generate(assistant_early_exit=N)` drafts with the first N layers, and tells the model by its config meanwhile;
+    and in training some models leave layers out by chance.
 
     What stands in front is kept for the other layers too, whichever pass comes first.
     """
+    config: Any = decoder.config
     told, depth = getattr(config, "num_hidden_layers", None), 1 + max(int(name.split(".")[1]) for name in places)
-    if told is None or told >= depth:
-        yield
-        return
+    is_cut, dropped = told is not None and told < depth, getattr(decoder, "layerdrop", None)
     try:
-        config.num_hidden_layers = depth
+        if is_cut:
+            config.num_hidden_layers = depth
+        if dropped:
+            decoder.layerdrop = 0.0  # type: ignore[assignment]
         yield
     finally:
-        config.num_hidden_layers = told
+        if is_cut:
+            config.num_hidden_layers = told
+        if dropped:
+            decoder.layerdrop = dropped
 
 
 def in_force(model: PreTrainedModel, artifacts: Sequence[Artifact], index: int) -> str:
@@ -228,6 +235,18 @@ def check_in_force(model: PreTrainedModel, artifacts: Sequence[Artifact]) -> Non
                 f"{artifact.spec}: these keys and values were {made} under other weights or contexts than are "
                 f"attached now, and would be wrong. {again}"
             )
+
+
+def check_read_alone(model: PreTrainedModel, artifacts: Iterable[Artifact], given: Mapping[str, Any]) -> None:
+    """UserError for a call that tells a decoder what an encoder made, where words in front were read without it."""
+    told = next((name for name in OF_ENCODERS if given.get(name) is not None), None)
+    if told is None or anatomy(model).kind != "decoder":
+        return
+    if any(isinstance(one.spec, TokenContext) or one.in_force is not None for one in artifacts):
+        raise UserError(
+            f"What stands in front of the text was read without the {told} that this call has, and words in the row "
+            "would be read with them: the answer would be another. Use a prefix, or leave them out."
+        )
 
 
 def positions_of(model: PreTrainedModel, artifact: Artifact) -> int:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from tunescope.attachment.attention.context import Told
 from tunescope.attachment.attention.function import NAME, STATE, LayerState
 from tunescope.attachment.attention.reach import reached, switched
-from tunescope.attachment.context_keys import check_in_force, extras_of, tuned_embedder
+from tunescope.attachment.context_keys import check_in_force, check_read_alone, extras_of, tuned_embedder
 from tunescope.attachment.embeddings import embeddings_joined
 from tunescope.attachment.family_positions import FamilyPositions
 from tunescope.attachment.guards.changes import Watch
@@ -83,6 +83,7 @@ def _keys_placed(
         refuse_reentrant(model)
         single.begin()
         given = dict(zip(names, args, strict=False)) | kwargs
+        check_read_alone(model, artifacts, given)
         beside, trace, begins = [value for group in groups for value in group.values()], None, not seen_by(given)
         if not (are_tuned(*groups) or entry.training):  # dropout draws anew
             trace = watch.trace(beside, begins=begins)

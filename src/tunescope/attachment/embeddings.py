@@ -197,11 +197,12 @@ def _joined(
     elif filled is not None:
         mask = torch.ones(batch, n_tokens, dtype=torch.long, device=text.device)
     parts = {"inputs_embeds": torch.cat([rows.to(text).expand(batch, -1, -1), text], 1)}
-    positions, types = given.get("position_ids"), given.get("token_type_ids")
+    positions = given.get("position_ids")
     if positions is not None and positions.shape[-1] == n_tokens:
         parts["position_ids"] = _moved(positions.expand(batch, -1), n_rows, filled, first_position(model))
-    if types is not None:
-        parts["token_type_ids"] = torch.cat([types.new_zeros(batch, n_rows), types], 1)
+    for name in ("token_type_ids", "task_type_ids"):  # ERNIE has both
+        if (types := given.get(name)) is not None:
+            parts[name] = torch.cat([types.new_zeros(batch, n_rows), types], 1)
     order = None
     if mask is not None:
         parts["attention_mask"] = widened(mask, n_rows, filled)

@@ -74,6 +74,7 @@ def _read(reads: str, base: nn.Module, given: dict[str, Any], states: Tensor) ->
         base.__dict__.get(TEXT_IDS, given.get("input_ids")),
         getattr(config.get_text_config(), "pad_token_id", None),
     )
+    mask = _of_columns(mask)
     if reads == LAST and ids is not None and pad is not None:
         mask = ids != pad
     if mask is None:
@@ -85,9 +86,16 @@ def _read(reads: str, base: nn.Module, given: dict[str, Any], states: Tensor) ->
     return states[torch.arange(len(states), device=states.device), where]
 
 
+def _of_columns(mask: Tensor | None) -> Tensor | None:
+    """(batch, text); of a mask of four axes what the last query sees: True, or 0 where it is added to scores."""
+    if mask is None or mask.dim() != 4:
+        return mask
+    return (mask if mask.dtype == torch.bool else mask == 0)[:, 0, -1]
+
+
 def _check_first_column(base: nn.Module, given: dict[str, Any]) -> None:
     """UserError for rows padded on the left, of which a pooler reads padding: it takes the first column as it is."""
-    mask = base.__dict__.get(TEXT_MASK, given.get("attention_mask"))
+    mask = _of_columns(base.__dict__.get(TEXT_MASK, given.get("attention_mask")))
     if mask is None or mask.dim() != 2 or torch.compiler.is_compiling():
         return
     if not bool(mask[:, 0].all()):

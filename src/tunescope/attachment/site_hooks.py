@@ -53,6 +53,8 @@ def frozen(model: nn.Module) -> Iterator[None]:
     before = {}
     try:
         for name, parameter in _own(model):
+            if parameter.is_inference():  # which asks for none, and cannot be told to
+                continue
             before[name] = (weakref.ref(parameter), parameter.requires_grad)
             parameter.requires_grad_(False)
         yield

@@ -69,4 +69,6 @@ def job(
         depends_on["early_rows"] = early
     if arm.demos and arm.demos.encoder:
         depends_on["encoder"] = encoder_print(bench, arm.demos.encoder)
+    if arm.search is not None and (reads := arm.search.reads()):
+        depends_on["reads"] = dict(reads)
     return Job(run_folder.identity(depends_on), arm, rates, seed, settings.steps, test)

@@ -1,4 +1,4 @@
-"""results.json, put together from the outcomes of arm runs; only numbers and names, no paths."""
+"""results.json, put together from the outcomes of arm runs; numbers and names, no paths but those of arms."""
 
 import math
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Which weights are in force: a hash of a model's parameters and buffers, kept while they are the same."""
+"""Which weights are in force: a hash of a model's parameters, kept while they are the same."""
 
 from __future__ import annotations
 

@@ -57,14 +57,13 @@ def see(
         artifacts = tuned.artifacts if tuned is not None else ()
         runs = {} if batch is None else _runs(model, tuned, batch)
         virtual = _virtual(model, artifacts)
-        weight = with_float64(anatomy(model).table.weight.detach())
         return Seen(
             attached=show([artifact.spec for artifact in artifacts]) or "nothing",
             **runs,
             maps=maps(model),
             tokens={} if batch is None else _tokens(model, batch, tokenizer),
             virtual=virtual,
-            table=with_float64(embedder(model)(torch.arange(len(weight)))) if virtual else weight,
+            table=_table(model, scaled=bool(virtual)),
             vocabulary={} if tokenizer is None else vocabulary(tokenizer),
         )
 
@@ -244,6 +243,15 @@ def _tokens(
         elif (rows := batch.get(f"{name}inputs_embeds")) is not None:
             found[stack] = [[f"place {place}" for place in range(rows.shape[1])] for _ in rows]
     return found
+
+
+def _table(model: PreTrainedModel, *, scaled: bool) -> Tensor | None:
+    """(vocabulary, width), the embeddings, as the model makes them or at the scale of what enters its layers; None of
+    what reads no tokens."""
+    weight = getattr(anatomy(model).table, "weight", None)
+    if weight is None:
+        return None
+    return with_float64(embedder(model)(torch.arange(len(weight))) if scaled else weight.detach())
 
 
 def _virtual(model: PreTrainedModel, artifacts: Sequence[Artifact]) -> dict[str, Tensor]:

@@ -114,7 +114,6 @@ def attention_map(
     layer: Layer = getattr(seen, run)[name]
     stack, _, which = name.split(".")
     row = int(layer.real.sum(-1).argmin())
-    queries, keys = (seen.tokens[one][row] for one in (stack, "encoder" if which == "cross" else stack))
     place = layer.real[row].nonzero()[:, 0][-SHOWN:]
     among = _real_keys(seen, row, which, layer)[-SHOWN:]
     n_context = 0 if content else layer.n_context
@@ -123,19 +122,28 @@ def attention_map(
     title = {"bare": "with nothing attached", "held": "attached, same inputs", "along": "attached"}[run]
     return AttentionMap(
         title=title if content else f"Attention of {name}, head {head}, {title}",
-        queries=[queries[int(i)] for i in place],
-        keys=[*(f"c{i}" for i in range(n_context)), *(keys[int(i)] for i in among)],
+        queries=_named(seen, stack, row, place),
+        keys=[
+            *(f"c{i}" for i in range(n_context)),
+            *_named(seen, "encoder" if which == "cross" else stack, row, among),
+        ],
         values=weights[place][:, columns].tolist(),
         n_context=n_context,
         marked=len(place) - 1,
     )
 
 
+def _named(seen: Seen, stack: str, row: int, places: Tensor) -> list[str]:
+    """The tokens at these places; their numbers in a stack that reads none, such as one of sounds or pictures."""
+    known = seen.tokens.get(stack)
+    return [f"place {int(at)}" if known is None else known[row][int(at)] for at in places]
+
+
 def _real_keys(seen: Seen, row: int, which: str, layer: Layer) -> Tensor:
     if which != "cross":
         return layer.real[row].nonzero()[:, 0]
     if (real := seen.real.get("encoder")) is None:
-        return torch.arange(len(seen.tokens["encoder"][row]))
+        return torch.arange(layer.pattern.shape[-1])
     return real[row].nonzero()[:, 0]
 
 

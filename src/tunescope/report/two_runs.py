@@ -58,18 +58,29 @@ def two_runs(first: Json, second: Json, names: tuple[str, str] = ("A", "B")) -> 
     short = (str(text.clean(names[0])), str(text.clean(names[1])))
     changed = list(_changed(first, second, shared)) if same_rows else []
     notes = [*_notes(views, same_rows, shared), *_over_some_seeds(arms), *(_over_few_seeds(arms) if same_rows else ())]
-    return TwoRuns(short, views, list(_facts(views)), arms, (left[0], left[1]), changed, notes)
+    facts = [*_facts(views), *_other_methods(shared)]
+    return TwoRuns(short, views, facts, arms, (left[0], left[1]), changed, notes)
 
 
 def _shared(first: Json, second: Json) -> list[tuple[Json, Json]]:
-    """Finished arms of one name; else of one spec."""
+    """Finished arms of one name; of those left over, of one spec."""
     done = [[arm for arm in run["arms"] if arm.get("status") == "done" and arm.get("runs")] for run in (first, second)]
-    found: list[tuple[Json, Json]] = []
-    for one in done[0]:
-        same = [other for key in ("name", "spec") for other in done[1] if one.get(key) and one[key] == other.get(key)]
-        if same and not any(other is same[0] for _, other in found):
-            found.append((one, same[0]))
-    return found
+    found: dict[int, tuple[Json, Json]] = {}
+    for key in ("name", "spec"):
+        for at, one in enumerate(done[0]):
+            free = (other for other in done[1] if not any(other is taken for _, taken in found.values()))
+            same = next((other for other in free if one.get(key) and one[key] == other.get(key)), None)
+            if at not in found and same is not None:
+                found[at] = one, same
+    return [found[at] for at in sorted(found)]
+
+
+def _other_methods(shared: Sequence[tuple[Json, Json]]) -> Iterator[tuple[str, str, str]]:
+    """Arms of one name that are two methods."""
+    for one, other in shared:
+        specs = str(text.clean(one.get("spec"))), str(text.clean(other.get("spec")))
+        if one.get("spec") != other.get("spec"):
+            yield f"arm {text.clean(str(one.get('name')))}", *specs
 
 
 def _tested(run: Json) -> tuple[object, ...] | None:

@@ -143,7 +143,8 @@ def make_folder(path: Path) -> None:
     try:
         path.mkdir(exist_ok=True)
     except (FileExistsError, NotADirectoryError):
-        raise UserError(f"{path} cannot be a folder: a file has that name. Name another: --out FOLDER") from None
+        why = "a link has that name, which leads to no folder" if path.is_symlink() else "a file has that name"
+        raise UserError(f"{path} cannot be a folder: {why}. Name another: --out FOLDER") from None
     with suppress(PermissionError):  # a folder that may be passed through, and not listed
         sync(path.parent)
 

@@ -19,6 +19,7 @@ from tunescope.trial.train.settings import Settings
 
 def command(plan: Plan, here: bool = False) -> str:
     """The command that asks the same, with file names but no folders: results are shared, paths are private.
+    An arm that names a folder is called by it, and keeps it.
 
     here: for who sits at this machine: paths as they were given, and of the options those that are not the default.
     """

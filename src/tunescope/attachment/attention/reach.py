@@ -56,6 +56,8 @@ class _Call(NamedTuple):
     n_heads: int
 
 
+#: configs of switched models, which several may share: each with its own attention, and who switched it to what
+_SWITCHED: dict[int, tuple[Any, Any, dict[object, str]]] = {}
 _REACHED: weakref.WeakKeyDictionary[nn.Module, tuple[Anatomy, tuple[Reached, ...]]] = weakref.WeakKeyDictionary()
 
 
@@ -86,14 +88,20 @@ def switched(model: PreTrainedModel, to: str = NAME) -> Iterator[None]:
         with stood_in(model, own, to):
             yield
         return
-    before = [(config, config._attn_implementation) for config in _configs(model)]
+    configs, mark = list(_configs(model)), object()
+    for config in configs:
+        _SWITCHED.setdefault(id(config), (config, config._attn_implementation, {}))[2][mark] = to
     try:
         with _unwarned():
             model.set_attn_implementation(to)
         yield
     finally:
-        for config, one in before:
-            config._attn_implementation_internal = one  # of it alone, and not of its parts
+        for config in configs:
+            _, own, others = _SWITCHED[id(config)]
+            del others[mark]
+            if not others:
+                del _SWITCHED[id(config)]
+            config._attn_implementation_internal = [own, *others.values()][-1]  # of it alone, and not of its parts
 
 
 @contextmanager

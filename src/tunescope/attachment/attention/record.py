@@ -45,7 +45,7 @@ def record(model: PreTrainedModel, inputs: Mapping[str, Any], *names: str) -> di
     Raises UserError for an unknown name, and for a family whose attention is not reached.
     """
     with _keeping(model, names) as kept:
-        model(**_few_logits(model) | dict(inputs))
+        model(**_few_logits(model, inputs) | dict(inputs))
     return kept
 
 
@@ -67,16 +67,17 @@ def record_calls(model: PreTrainedModel, inputs: Mapping[str, Any]) -> dict[str,
         stack.enter_context(_keeping(model, ("output",)))  # the same arithmetic as where weights are kept
         for found in reached(model):
             stack.callback(found.module.register_forward_pre_hook(caller(found.name), with_kwargs=True).remove)
-        model(**_few_logits(model) | dict(inputs), **without_cache)
+        model(**_few_logits(model, inputs) | dict(inputs) | without_cache)
     return calls
 
 
-def _few_logits(model: PreTrainedModel) -> dict[str, Tensor]:
-    """Nobody looks at them, and over a large vocabulary those of all places are more than all else that is kept.
+def _few_logits(model: PreTrainedModel, inputs: Mapping[str, Any]) -> dict[str, Tensor]:
+    """Only a loss looks at them, and over a large vocabulary those of all places are more than all else that is kept.
 
     By place: where a number is given, Gemma 4 has no other queries either in the layers that share others' keys.
     """
-    return {"logits_to_keep": torch.tensor([-1])} if "logits_to_keep" in argument_names(model) else {}
+    is_asked = inputs.get("labels") is not None
+    return {"logits_to_keep": torch.tensor([-1])} if "logits_to_keep" in argument_names(model) and not is_asked else {}
 
 
 def replay(model: PreTrainedModel, calls: Mapping[str, Call], *names: str) -> dict[str, Tensor]:

@@ -199,11 +199,11 @@ class Banked(Held):
             if (text := text_of(given)) is not None:
                 self._columns[stack] = text.shape[1]
             begins = not seen_by(given)
+            batch.check(self.model, given)
             now = batch.state(begins=begins)
             reads_base = batch.reads_base()
             base = watch.trace((), begins=begins) if reads_base else None
-            is_kept = now is not None and not (reads_base and base is None)
-            if not is_kept or (now, base) != made["for"]:
+            if now is None or (reads_base and base is None) or (now, base) != made["for"]:
                 if not batch.has_keys(stack, base):
                     self._rest()
                 extras, made["used"] = keys_of(self.model, batch, stack, places, base)

@@ -14,7 +14,7 @@ from tunescope.attachment.bank.heads import heads_by_row
 from tunescope.attachment.bank.hot import Ready
 from tunescope.attachment.bank.keys import by_row
 from tunescope.attachment.bank.rowwise import Rowwise, rowwise
-from tunescope.attachment.context_keys import Extras, check_in_force, extras_of
+from tunescope.attachment.context_keys import Extras, check_in_force, check_read_alone, extras_of
 from tunescope.attachment.contexts import token_rows
 from tunescope.attachment.site_hooks import SiteUse, acting
 from tunescope.methods.artifact import Artifact, Context, TokenContext
@@ -36,6 +36,10 @@ class Batch:
         """Equal while no artifact has changed that the rows depend on; None while one is being trained."""
         held = [None if one.is_tuned() else one.state(begins=begins) for _, one in self.members]
         return None if None in held else (self.entries, tuple(held))
+
+    def check(self, model: PreTrainedModel, given: Mapping[str, Any]) -> None:
+        """UserError for a call that the rows' words in front were read without."""
+        check_read_alone(model, (one for _, ready in self.members for one in ready.artifacts), given)
 
     def reads_base(self) -> bool:
         """Whether the base makes the keys of any member."""

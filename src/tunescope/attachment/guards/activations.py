@@ -36,12 +36,18 @@ def lean_activations(model: nn.Module) -> Iterator[None]:
 
 def _leaner(forward: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
     def run(x: Tensor) -> Tensor:
-        if not (torch.is_grad_enabled() and x.requires_grad):
+        if not (torch.is_grad_enabled() and x.requires_grad) or _is_transformed():
             return forward(x)
         made: Tensor = _Again.apply(x, forward)  # type: ignore[no-untyped-call]
         return made
 
     return run
+
+
+def _is_transformed() -> bool:
+    """Within torch.func's transforms, or with tangents carried forward, which go through torch's own steps alone."""
+    inner: Any = torch._C._functorch
+    return inner.peek_interpreter_stack() is not None or torch.autograd.forward_ad._current_level >= 0
 
 
 class _Again(torch.autograd.Function):

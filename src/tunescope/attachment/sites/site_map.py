@@ -16,6 +16,7 @@ from torch import nn
 
 from tunescope.attachment.guards.marks import attached_to
 from tunescope.attachment.sites.attention_maps import around
+from tunescope.attachment.sites.hidden_ways import no_clips, no_zeros
 from tunescope.attachment.sites.idle_maps import idle_beside, idle_in
 from tunescope.attachment.sites.layers import shapes
 from tunescope.attachment.sites.places import Found, found_at
@@ -70,7 +71,8 @@ def site_map(model: PreTrainedModel) -> SiteMap:
         if attached is not None and not hasattr(attached, "paused"):
             raise UserError("A bank is attached, and sites are looked for while nothing is: detach() first.")
         bare = nullcontext() if attached is None else attached.paused()
-        with bare, torch.device("cpu"), torch.inference_mode(False), torch.enable_grad():
+        whole = no_zeros(model), no_clips(model)
+        with bare, torch.device("cpu"), torch.inference_mode(False), torch.enable_grad(), whole[0], whole[1]:
             layers = traced(model)
             found = mapped(layers)
             beside = idle_beside(model, {call.path for seen in layers for call in seen.maps})

@@ -8,6 +8,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
+from safetensors import SafetensorError
+
 from tunescope.lab.worlds.lessons import Lesson, problem
 from tunescope.lab.worlds.models import Shape, gpt2
 from tunescope.system import files, machine, run_folder
@@ -65,11 +67,18 @@ def cache() -> Path:
 
 
 def pretrained(recipe: Pretraining[Any]) -> Any:
-    """The model, in eval mode: from the cache, or trained now and put there."""
+    """The model, in eval mode: from the cache, or trained now and put there, also where only a part of it is there."""
     from transformers import GPT2LMHeadModel
 
     folder = cache() / recipe.identity
     if not (folder / "config.json").exists():
+        _put(pretrain(recipe, recipe.lesson()), folder)
+    try:
+        return GPT2LMHeadModel.from_pretrained(folder).eval()
+    except (OSError, SafetensorError) as problem:
+        if files.disk_problem(problem) is not None:
+            raise
+        files.remove(folder)
         _put(pretrain(recipe, recipe.lesson()), folder)
     return GPT2LMHeadModel.from_pretrained(folder).eval()
 
@@ -99,5 +108,12 @@ def _rested(model: PreTrainedModel, score: Callable[[], float]) -> Callable[[], 
 def _put(model: PreTrainedModel, folder: Path) -> None:
     """Whole or not at all; of two processes that make the same world, one keeps its own."""
     beside = folder.with_name(f"{folder.name}.tmp-{os.getpid()}")
-    model.save_pretrained(beside)
-    files.put_first(beside, folder)
+    try:
+        model.save_pretrained(beside)
+        files.put_first(beside, folder)
+    except BaseException as problem:
+        files.remove(beside)
+        if isinstance(problem, Exception) and (reason := files.disk_problem(problem)) is not None:
+            how = f"Mend that, or name another folder by TUNESCOPE_CACHE, then {files.SAME_COMMAND}"
+            raise files.DiskError(f"{reason} in {folder.parent}, where worlds are kept. {how}") from problem
+        raise
