@@ -32,7 +32,7 @@ from tunescope.models.quantised import is_quantised
 from tunescope.models.sites import Site
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedModel
+    from transformers import PreTrainedConfig, PreTrainedModel
 
 Extras = dict[str, tuple[Extra, ...]]
 OF_ENCODERS = ("encoder_hidden_states", "cross_attention_states")  # what a decoder may be told of one
@@ -157,7 +157,7 @@ def run_tokens(
             visible = tuple(extra for extra in extras[name] if not extra.infix)
             module.__dict__[STATE] = LayerState(visible, keep, keeps_weights=False, told=told)
         decoder = anatomy(model).entries["decoder"]  # called past its own hooks, ours among them
-        with _no_checkpointing(model), unwrapped(model), _all_layers(decoder, places):
+        with _no_checkpointing(model), unwrapped(model), _all_layers(decoder.config, decoder, places):
             call = partial(decoder.forward, inputs_embeds=given, position_ids=told.position_ids, use_cache=False)
             through(model, call)
     finally:
@@ -185,13 +185,12 @@ def _no_checkpointing(model: PreTrainedModel) -> Iterator[None]:
 
 
 @contextmanager
-def _all_layers(decoder: nn.Module, places: Iterable[str]) -> Iterator[None]:
+def _all_layers(config: PreTrainedConfig, decoder: nn.Module, places: Iterable[str]) -> Iterator[None]:
     """`generate(assistant_early_exit=N)` drafts with the first N layers, and tells the model by its config meanwhile;
     and in training some models leave layers out by chance.
 
     What stands in front is kept for the other layers too, whichever pass comes first.
     """
-    config: Any = decoder.config
     told, depth = getattr(config, "num_hidden_layers", None), 1 + max(int(name.split(".")[1]) for name in places)
     is_cut, dropped = told is not None and told < depth, getattr(decoder, "layerdrop", None)
     try:

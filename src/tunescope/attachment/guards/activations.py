@@ -46,8 +46,7 @@ def _leaner(forward: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
 
 def _is_transformed() -> bool:
     """Within torch.func's transforms, or with tangents carried forward, which go through torch's own steps alone."""
-    inner: Any = torch._C._functorch
-    return inner.peek_interpreter_stack() is not None or torch.autograd.forward_ad._current_level >= 0
+    return torch._C._functorch.peek_interpreter_stack() is not None or torch.autograd.forward_ad._current_level >= 0
 
 
 class _Again(torch.autograd.Function):
