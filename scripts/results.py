@@ -25,6 +25,7 @@ import itertools
 import json
 import shutil
 import subprocess
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -215,6 +216,18 @@ def cut(data: Path, real: Real, folder: Path) -> dict[str, Path]:
     return {name: folder / f"{name}.jsonl" for name in parts}
 
 
+def asked(name: str, data: Path, model: str, run: Path, *more: str, arms: Sequence[str] = ()) -> None:
+    """The comparison in the folder, begun or gone on with. arms: these alone, in the place of its own."""
+    real = REAL[name]
+    paths = cut(data, real, Path("runs") / f"{name}-data")
+    command = ["tunescope", "compare", model, str(paths["train"])]
+    chosen_by = [] if "--k-shot" in real.options else ["--dev", str(paths["dev"])]  # few rows: as many others
+    options = [one for one in real.options if not arms or one != "--halving"]  # of what is trained
+    command += [*chosen_by, "--test", str(paths["test"]), *options, "--arms", *(arms or real.arms)]
+    command += ["--budget", *map(str, real.budgets), "--out", str(run), *more]
+    subprocess.run(command, check=True)
+
+
 def tell_again(path: Path) -> None:
     """Raises SystemExit for a result of the earlier procedure, whose runs today's rule does not make one of today."""
     results = sealed_json.read(path, may_lack=True)
@@ -248,14 +261,8 @@ def main() -> None:
         parser.error(f"{given.name} is none of: {', '.join(REAL)}.")
     if given.data is None or given.model is None:
         parser.error("--data and --model are needed, or --told-again.")
-    real, run = REAL[given.name], Path("runs") / given.name
-    paths = cut(given.data, real, Path("runs") / f"{given.name}-data")
-    command = ["tunescope", "compare", given.model, str(paths["train"])]
-    chosen_by = [] if "--k-shot" in real.options else ["--dev", str(paths["dev"])]  # few rows: as many others
-    command += [*chosen_by, "--test", str(paths["test"]), *real.options]
-    command += ["--arms", *real.arms, "--budget", *map(str, real.budgets), "--out", str(run)]
-    command += ["--workers", str(given.workers)]
-    subprocess.run(command, check=True)
+    run = Path("runs") / given.name
+    asked(given.name, given.data, given.model, run, "--workers", str(given.workers))
     shutil.copy(run / "results.json", Path("results") / f"{given.name}.json")
     shutil.copy(run / "report.html", Path("results") / f"{given.name}.html")
 
