@@ -54,7 +54,9 @@ def check_same(old: dict[str, Any], new: dict[str, Any]) -> None:
     """SystemExit where the two were not asked the same of the same."""
     pairs = [(f"{part} rows", old["data"][part]["sha256"], new["data"][part]["sha256"]) for part in ("train", "test")]
     pairs += [("model", old["model"]["fingerprint"], new["model"]["fingerprint"])]
-    pairs += [(key, old["protocol"].get(key), new["protocol"].get(key)) for key in SAME]
+    known = [key for key in SAME if key in old["protocol"]]  # earlier results did not tell of the rows of --k-shot
+    pairs += [(key, old["protocol"][key], new["protocol"].get(key)) for key in known]
+    pairs += [("--k-shot", "--k-shot" in old["command"], "--k-shot" in new["command"])]
     pairs += [(key, old["task"].get(key), new["task"].get(key)) for key in ("template", "words", "metric")]
     apart = [name for name, one, other in pairs if one != other]
     if apart:
