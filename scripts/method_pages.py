@@ -12,6 +12,7 @@ from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any
 
+import tunescope
 from tunescope.methods.artifact import Spec
 from tunescope.methods.text_form import FOLDERS, methods
 from tunescope.system import plugins
@@ -103,7 +104,10 @@ def first_line(method: type) -> str:
 def typed(name: str, method: type[Spec]) -> Iterator[str]:
     if example := TYPED.get(name, f"{name}"):
         yield f"```\ntunescope compare MODEL rows.jsonl --arms {example}\n```\n"
-        yield f"In Python it is `tunescope.{method.__name__}`; its signature stands in [the names](../api.md).\n"
+        if method.__name__ in tunescope.__all__:
+            yield f"In Python it is `tunescope.{method.__name__}`; its signature stands in [the names](../api.md).\n"
+        else:
+            yield f"In Python it comes by `from {method.__module__} import {method.__name__}`.\n"
 
 
 def added(method: type[Spec]) -> Iterator[str]:

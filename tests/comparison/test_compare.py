@@ -437,6 +437,7 @@ def test_a_context_that_fills_the_model_is_refused(bench, material, tmp_path):
     found = on(bench, question(material, arms=("soft:length=70", "lora"), seeds=(0,), trials=1), tmp_path / "run")
     assert arm(found, "soft:length=70")["status"] == "refused"
     assert "the context takes 70 positions and the model has 64; make it shorter" in str(found.results["arms"])
+    assert not list((tmp_path / "run" / "arms").glob("*.tmp-*"))  # nothing in it could be gone on with
 
 
 KILLED = """

@@ -56,6 +56,7 @@ def run(bench: Bench, todo: Job, folder: Path, report: Report) -> Outcome:
         result = _guarded(todo, folder, lambda: find_out(bench, todo, work, report))
         _check_together(bench, result)
         if result["status"] not in KEPT:
+            run_folder.leave(work)
             return result
         with files.disk_errors_named(folder):
             run_folder.finish(work, folder, todo.id, result)

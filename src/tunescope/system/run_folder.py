@@ -86,6 +86,12 @@ def working(run: Path, name: str) -> Path:
     return mine
 
 
+def leave(work: Path) -> None:
+    """The folder goes where nothing is in it that could be gone on with, for what was begun there did not go well."""
+    if not (work / "state.json").exists():
+        files.remove(work)
+
+
 @cache
 def _mark(pid: int) -> str:
     """Tells this process from one of another machine that has the same number."""

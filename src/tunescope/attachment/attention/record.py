@@ -38,7 +38,8 @@ def record(model: PreTrainedModel, inputs: Mapping[str, Any], *names: str) -> di
     the softmax, the lowest number where a key is hidden, "sink" (heads,), a score that a query may give to nothing,
     the lowest number where the model has none, "output" (batch, heads, query, d), "context_key" and
     "context_value" (kv_heads, contexts, d), the same for all rows and with 0 contexts where nothing stands before the
-    text. It sees whatever is attached to the model at the time, and leaves it as it was.
+    text. In an encoder a soft prompt, or words, are among the text's tokens and no context. It sees whatever is
+    attached to the model at the time, and leaves it as it was.
 
     model: a transformers model. inputs: what it is called with, such as input_ids (batch, tokens).
 

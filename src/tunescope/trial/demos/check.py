@@ -35,7 +35,8 @@ def check_demos(demos: Demos, bench: Bench, others: Sequence[Any]) -> None:
             raise UserError(f"{demos}: {option} is about labels, and this task has none; drop it.")
     if demos.sets > 1 and not task.is_labelled:
         raise UserError(
-            f"{demos}: sets averages the scores of labels, and answers that are written have none; drop it."
+            f"{demos}: sets averages the scores of labels, which neither answers that are written nor choices of a "
+            "row's own are; drop it."
         )
     if task.needs_head is not None and (demos.tries or demos.calibrate):
         option = "calibrate=true" if demos.calibrate else f"order={demos.order}"
