@@ -185,9 +185,7 @@ def test_every_field_is_listed():
 def test_averaged_scores_are_refused_where_answers_are_written(material):
     for kind in ("generation", "reasoning"):
         bench = open_bench(question(material, task=kind, input="text", target="label", template="{text} Label:"))
-        with pytest.raises(
-            ts.UserError, match="sets averages the scores of labels, which neither answers"
-        ):
+        with pytest.raises(ts.UserError, match="sets averages the scores of labels, which neither answers"):
             arms.ready(Arm("one", "demos:k=1,choose=similar,sets=2"), bench)
 
 
