@@ -7,7 +7,7 @@ from tunescope.comparison.few_test_rows import few_test_rows
 
 def told(rows, *, seeds=3, most=12, margin=0.02, metric="accuracy"):
     plan = SimpleNamespace(seeds=tuple(range(seeds)), max_seeds=most, margin=margin)
-    task = SimpleNamespace(metric=metric, fields=lambda: ("text",))
+    task = SimpleNamespace(metric=metric, fields=lambda: ("text",), question=lambda: ("text",))
     splits = SimpleNamespace(parts=lambda: {"test": [{"text": str(one)} for one in rows]})
     return few_test_rows(SimpleNamespace(plan=plan, task=task, splits=splits))
 

@@ -107,7 +107,7 @@ def test_a_tokenizer_that_cannot_be_used_is_refused_when_it_is_loaded(tmp_path: 
     folder = checkpoint(tmp_path, "gpt2", "AutoModelForCausalLM")
     told = json.loads((folder / "tokenizer_config.json").read_text())
     (folder / "tokenizer_config.json").write_text(json.dumps(told | {"model_max_length": "64"}))
-    with pytest.raises(ts.UserError, match="is not a transformers model with safetensors weights"):
+    with pytest.raises(ts.UserError, match=r"^the tokenizer in the folder \S+ cannot be read \(TypeError: "):
         load_model(str(folder))
 
 

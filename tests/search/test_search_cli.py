@@ -4,13 +4,13 @@ import errno
 import html
 import json
 import re
-import shlex
 import shutil
 import signal
 import time
 from dataclasses import replace
 from pathlib import Path
 
+import bash
 import pytest
 import tiny
 import tinyrun
@@ -455,7 +455,7 @@ def test_what_was_found_is_shown_as_it_is_typed():
     assert seeds.shown(Found("w20", "{text}", words, 0.5, 1), task) == told_of
     assert seeds.shown(Found("", task.template, task.words, 0.5, 1), task) == "nothing changed"
     for template, found in (('{text} It\'s "$5".', {"very negative": "bad", "b": "good"}), ("{text}\tis", words)):
-        typed = shlex.split(seeds.shown(Found("", template, found, 0.5, 1), task))
+        typed = bash.words(seeds.shown(Found("", template, found, 0.5, 1), task))
         told = ",".join(f"{label}={word}" for label, word in found.items())
         assert typed == ["--template", template, "--words", told]
 

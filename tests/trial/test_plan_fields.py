@@ -209,7 +209,9 @@ def test_the_task_s_own_fields_are_given_beside_those_of_the_plan(monkeypatch):
     assert seen[-1].task == asked
     compare("m", "d.jsonl", words="neg=bad,pos=great", label=None)
     assert seen[-1].task == {"kind": "classification", "words": {"neg": "bad", "pos": "great"}}
-    with pytest.raises(UserError, match=r"compare\(target_field=...\) is for task='generation', .*'classification'"):
+    with pytest.raises(
+        UserError, match=r"compare\(target_field=...\) is for task='generation' or 'reasoning', .*'classification'"
+    ):
         compare("m", "d.jsonl", target_field="a")
     with pytest.raises(UserError, match=r"compare has no field 'templat'"):
         compare("m", "d.jsonl", templat="a")

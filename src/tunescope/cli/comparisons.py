@@ -188,9 +188,11 @@ def report(
 def _page(run: Path, results: dict[str, Any]) -> None:
     from tunescope import report as page
 
-    with _unwritable(run / "report.html"):
-        page.write(results, run / "report.html")
-    print_run(run, results)
+    try:  # written before a pipe can be closed, and told whatever the disk says
+        with _unwritable(run / "report.html"):
+            page.write(results, run / "report.html")
+    finally:
+        print_run(run, results)
 
 
 def _two(run: Path, other: Path, results: dict[str, Any], out: str | None) -> None:
