@@ -55,6 +55,6 @@ def no_clips(model: PreTrainedModel) -> Iterator[None]:
 
 def _is_zero(weight: Tensor) -> bool:
     """What begins with another number is not looked through, as a large model is nearly everywhere."""
-    if not weight.is_floating_point() or weight.is_meta or weight.is_inference():
+    if not weight.is_floating_point() or weight.is_meta or weight.is_inference() or not weight.numel():
         return False
     return not weight[0].any() and not weight.any()
