@@ -36,8 +36,8 @@ def test_what_cannot_be_looked_at_is_told_in_one_line(fields, message):
         check(Plan(**fields))
 
 
-def arm_of(seconds: float) -> Any:
-    return SimpleNamespace(runs=[{"seconds": seconds}, {"seconds": 3 * seconds}])
+def arm_of(seconds: float, more: int = 0, varies: bool = True) -> Any:
+    return SimpleNamespace(runs=[{"seconds": seconds}, {"seconds": 3 * seconds}] * (more + 1), varies=varies)
 
 
 def test_seeds_are_added_while_their_end_lies_within_the_minutes(monkeypatch):
@@ -45,7 +45,15 @@ def test_seeds_are_added_while_their_end_lies_within_the_minutes(monkeypatch):
     clock = interim_looks.Clock(start=40.0, workers=2)  # 60 s ago
     arms = [arm_of(5.0), arm_of(10.0)]  # 10 and 20 s a seed
     assert clock.allows(None, arms, 10**6)
-    assert clock.allows(1.75, arms, 3) and not clock.allows(1.74, arms, 3)  # 3 seeds of 30 s, two at once: 45 s
+    assert clock.allows(1.75, arms, 5) and not clock.allows(1.74, arms, 5)  # 3 more of 30 s, two at once: 45 s
+
+
+def test_the_time_for_more_seeds_is_of_those_that_each_arm_lacks(monkeypatch):
+    monkeypatch.setattr(interim_looks.time, "monotonic", lambda: 100.0)
+    clock = interim_looks.Clock(start=40.0, workers=1)
+    arms = [arm_of(5.0), arm_of(10.0, more=1), arm_of(900.0, varies=False)]  # 2, 4 and all that there is
+    assert clock.allows(1 + 50 / 60, arms, 5)  # 3 more of 10 s, one of 20 s
+    assert not clock.allows(1 + 49 / 60, arms, 5)
 
 
 def test_where_time_is_up_no_seeds_are_added_which_is_told_and_a_resume_goes_on(question, tmp_path, monkeypatch):
@@ -189,5 +197,5 @@ def test_of_equal_development_scores_the_lower_training_loss_decides():
 def test_what_is_kept_for_the_page_is_left_when_seeds_are_added(monkeypatch):
     monkeypatch.setattr(interim_looks.time, "monotonic", lambda: 100.0)
     clock = interim_looks.Clock(start=40.0, workers=2, kept=15.0)
-    arms = [arm_of(5.0), arm_of(10.0)]  # 45 s for 3 seeds, as above, and 15 s behind them
-    assert clock.allows(2.0, arms, 3) and not clock.allows(1.99, arms, 3)
+    arms = [arm_of(5.0), arm_of(10.0)]  # 45 s for 3 more seeds, as above, and 15 s behind them
+    assert clock.allows(2.0, arms, 5) and not clock.allows(1.99, arms, 5)

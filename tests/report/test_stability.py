@@ -441,6 +441,9 @@ def test_sizes_are_those_of_the_arms_that_finished():
     lost = arm("c", "delta", status="diverged") | {"parameters": {"stored": 90_000}}
     assert words.own_sizes([*sized, lost]) == "the sizes given"
     assert "640 (a) to 90,000 (c)" in words.own_sizes([*sized, lost | {"status": "done"}])
+    unsized = arm("d", "delta", 0.5) | {"parameters": None}  # results of an earlier version
+    assert words.own_sizes([*sized, unsized]) == "the sizes given"
+    assert words.within([1024], [*sized, unsized]) == "at most 1,024 stored parameters (from 640 to 1,024)"
 
 
 @pytest.mark.parametrize("name", ["soft", "prefix"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Any
 
 from tunescope.attachment.share import as_first
@@ -28,12 +29,14 @@ class Clock:
     workers: int
     kept: float = 0.0
 
-    def allows(self, minutes: float | None, arms: Sequence[Standing], seeds: int) -> bool:
-        """Whether so many more seeds of these arms would be done within the minutes, at the pace of those they had."""
+    def allows(self, minutes: float | None, arms: Sequence[Standing], count: int) -> bool:
+        """Whether these arms would have so many seeds within the minutes, each at the pace of those that it had; an arm
+        that no seed changes has them."""
         if minutes is None:
             return True
-        a_seed: float = sum(sum(run["seconds"] for run in arm.runs) / len(arm.runs) for arm in arms if arm.runs)
-        return time.monotonic() + seeds * a_seed / self.workers + self.kept <= self.start + 60 * minutes
+        left = (arm for arm in arms if arm.runs and arm.varies)
+        needed: float = sum((count - len(arm.runs)) * fmean(run["seconds"] for run in arm.runs) for arm in left)
+        return time.monotonic() + needed / self.workers + self.kept <= self.start + 60 * minutes
 
 
 def looked(bench: Bench, entries: list[Entry], run: Run, clock: Clock) -> dict[str, Any]:
@@ -54,8 +57,7 @@ def looked(bench: Bench, entries: list[Entry], run: Run, clock: Clock) -> dict[s
             break
         names = best_of_each(results)
         arms = [one for one in standings if one.name in names]
-        most = max(count - len(one.runs) for one in arms)
-        if not as_first(bench.model, clock.allows(plan.minutes, arms, most)):
+        if not as_first(bench.model, clock.allows(plan.minutes, arms, count)):
             return assemble(bench, standings, looks | {"out_of_time": plan.minutes})
         done = set[str]()
         while left := [entry for entry in entries if entry.standing.name in set(names) - done]:

@@ -138,7 +138,7 @@ def outlook(results: dict[str, Any], answer: str, *, outside: bool) -> str:
 def own_sizes(arms: Sequence[dict[str, Any]]) -> str:
     """The sizes given; and which they are, where contexts and deltas store not nearly as much."""
     compared = [one for one in arms if one["group"] in PAIR and one.get("status") == "done"]
-    range_of = unequal((one.get("parameters", {}).get("stored"), one["name"]) for one in compared)
+    range_of = unequal(((one.get("parameters") or {}).get("stored"), one["name"]) for one in compared)
     return f"arms of unequal size, {range_of} (--budget makes them one)" if range_of else "the sizes given"
 
 
@@ -155,7 +155,7 @@ def within(budgets: Sequence[int], arms: Sequence[dict[str, Any]]) -> str:
     """The budget; and what the contexts and deltas in it store, where one (of several budgets: every) is well below."""
     most = max(budgets)
     compared = (one for one in arms if one.get("group") in PAIR and one.get("status") == "done")
-    stored = [one.get("parameters", {}).get("stored") or 0 for one in compared]
+    stored = [(one.get("parameters") or {}).get("stored") or 0 for one in compared]
     sizes = sorted({size for size in stored if 0 < size <= OVER * most})  # what is over it is no arm of the verdict
     bound = "up to " if len(budgets) > 1 else ""
     if not sizes or sizes[-1 if bound else 0] * OVER >= most:
