@@ -22,6 +22,7 @@ from tunescope.report.verdict.verdict import decide
 from tunescope.system import run_folder, sealed_json
 
 SAME = ("seeds", "k_shot", "precision", "margin")
+AGAIN = "Made again by itself"  # what the remark on such an arm begins with
 RECOMPUTED = ("score", "interval", "near_best", "chosen", "also")
 
 
@@ -71,7 +72,7 @@ def _alike(one: list[float] | None, other: list[float] | None) -> bool:
 
 def _told(new: dict[str, Any]) -> str:
     machine = new["machine"]
-    return f"Made again by itself on {new['created'][:10]}, on {machine['device']} ({machine['cpu']})."
+    return f"{AGAIN} on {new['created'][:10]}, on {machine['device']} ({machine['cpu']})."
 
 
 def _standing(arm: dict[str, Any]) -> Standing:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from scripts import claims, families_table, findings, methods_table, paper_table, spans
+from scripts.arms_again import AGAIN
 from scripts.numbers import BUSY, answer
 from scripts.scale import TABLES
 from tunescope.report.verdict.edges import rates_of
@@ -66,9 +67,11 @@ def _seeds(protocol: dict[str, Any]) -> str:
 
 def _cost(name: str, results: dict[str, Any]) -> str:
     """What the runs of the seeds took; rates tried at the first come on top, of which no seconds are kept."""
-    seconds = sum(run["seconds"] or 0 for arm in results["arms"] for run in arm["runs"])
+    again = [arm["name"] for arm in results["arms"] if any(told.startswith(AGAIN) for told in arm["remarks"])]
+    seconds = sum(run["seconds"] or 0 for arm in results["arms"] for run in arm["runs"] if arm["name"] not in again)
     device = {"cpu": "one core"}.get(results["machine"]["device"], f"an {results['machine']['device']}")
-    return f"the seeds' runs took {seconds / 60:.0f} min of {device}{', which others used too' * (name in BUSY)}"
+    told = f"the seeds' runs took {seconds / 60:.0f} min of {device}{', which others used too' * (name in BUSY)}"
+    return told + (f", without {' and '.join(again)}, which were made again" if again else "")
 
 
 def _rule(protocol: dict[str, Any]) -> str:
