@@ -3,6 +3,7 @@
 import copy
 import json
 import threading
+import warnings
 from collections.abc import Iterator
 from functools import reduce
 from pathlib import Path
@@ -113,6 +114,32 @@ def test_another_base_or_tokenizer_or_shape_is_refused(saved: Path) -> None:
         ts.attach(tiny.make("gpt2"), missing)
     with pytest.raises(ts.UserError, match=r"should be \(3, 24\)"):
         ts.attach(tiny.make("gpt2"), Artifact(ts.LoRA(rank=3), artifacts[1].tensors))
+
+
+def test_weights_in_float16_are_taken_with_a_note_and_known_again_in_float32(saved: Path, tmp_path: Path) -> None:
+    """Rounded to float16 first, numbers are rounded otherwise to bfloat16, and the smallest are lost."""
+    half = tiny.make("gpt2").to(torch.float16)
+    with torch.no_grad():
+        half.base_model.wte.weight[0] = 1e-7
+    given = ts.load(saved)
+    with pytest.warns(Note, match="in float16, in which it cannot be told whether they are those") as told:
+        ts.attach(half, *given).detach()
+    assert {str(one.message).partition(":")[0] for one in told} == {str(one.spec) for one in given}
+    whole = tiny.make("gpt2").float()
+    with torch.no_grad():
+        whole.base_model.wte.weight[0] = 1e-7
+    with pytest.raises(ts.UserError, match=r"another base model .*: load the model it was tuned on\.$"):
+        ts.attach(whole, *given)
+    made = tiny.away(half, "lora:rank=2")
+    again = ts.load(ts.save(tmp_path / "half", made, model=half))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        ts.attach(half, *again).detach()
+        ts.attach(whole, *again).detach()
+    with pytest.raises(ts.UserError, match=r"tuned on; if it was in float16, in that or in float32\.$"):
+        ts.attach(whole.to(torch.bfloat16), *again)
+    with pytest.raises(ts.UserError, match="another base model"):
+        ts.attach(tiny.make("gpt2", seed=1).float(), *again)
 
 
 def test_what_was_merged_is_not_saved_as_if_it_were_of_the_merged_weights(tmp_path: Path) -> None:

@@ -245,6 +245,8 @@ def test_an_older_library_s_lora_has_the_scale_that_it_was_computed_with(tmp_pat
     assert found.notes == [
         "adapters.1.0.1 computed LoRA with the scale 1 whatever alpha said: read so, as the library itself does"
     ]
+    for version in ("adapters.1.1.0.dev0", "adapters.1.1.0rc1"):  # which come before it
+        assert theirs.read("gpt2", theirs.headed(folder, version=version)).artifacts[0].spec.scale == 1.0
     for version in ("adapters.1.1.0", "3.2.1", "adapters.x"):
         assert theirs.read("gpt2", theirs.headed(folder, version=version)).artifacts[0].spec.scale == 3.0
 
@@ -312,3 +314,36 @@ def test_a_head_in_the_folder_is_told(tmp_path: Path) -> None:
         "the prediction head in pytorch_model_head.bin was left out: only the adapter was read. Where it was trained "
         "too, the outputs need it"
     ]
+
+
+@pytest.mark.parametrize("alpha", [1, 2.5])
+def test_ia3_multiplies_every_part_of_a_fused_map_by_alpha(alpha: float, tmp_path: Path) -> None:
+    """That library pads the vectors of k and v by 1 where q is, and then multiplies all of it; so in the weights."""
+    folder = theirs.configured(theirs.copied("gpt2", "ia3", tmp_path), alpha=alpha)
+    model, given, tensors = theirs.model("gpt2"), theirs.inputs("gpt2"), load_file(folder / TENSORS)
+    got = theirs.outputs(model, given, theirs.read("gpt2", folder).artifacts)
+    for number, block in enumerate(model.transformer.h):
+        for name, part in (("attn.c_attn", block.attn.c_attn), ("mlp.c_fc", block.mlp.c_fc)):
+            vector = tensors[f"transformer.h.{number}.{name}.loras.ia3.lora_B"].flatten().double()
+            whole = alpha * torch.cat([vector.new_ones(part.weight.shape[1] - len(vector)), vector])
+            part.weight.data.mul_(whole)
+            part.bias.data.mul_(whole)
+    torch.testing.assert_close(got, theirs.outputs(model, given), rtol=0, atol=1e-12)
+
+
+HALF = [("llama", "dora"), ("bert", "dora"), ("gpt2", "widths"), ("bert", "vera"), ("bert", "compacter")]
+
+
+@pytest.mark.parametrize("half", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize(("family", "case"), HALF)
+def test_what_is_stored_in_half_precision_is_computed_with_in_whole(
+    family: str, case: str, half: torch.dtype, tmp_path: Path
+) -> None:
+    """The library copies it into parameters of float32 first."""
+    found = []
+    for name, dtype in (("half", half), ("whole", torch.float32)):
+        folder = theirs.copied(family, case, tmp_path / name)
+        tensors = load_file(folder / TENSORS)
+        theirs.retensored(folder, {key: value.to(half).to(dtype) for key, value in tensors.items()})
+        found.append(theirs.outputs(theirs.model(family), theirs.inputs(family), theirs.read(family, folder).artifacts))
+    torch.testing.assert_close(*found, rtol=0, atol=1e-6)

@@ -84,6 +84,9 @@ CONFIGS: dict[str, tuple[str, dict[str, Any], str]] = {
     "another rank": ("lora", {"r": 3}, r"has lora_A \(4, 8\) and lora_B \(16, 2\), and should have \(6, 8\)"),
     "no matrices": ("lora", {"attn_matrices": "o"}, "attn_matrices is 'o' and should name some of q, k, v"),
     "another length": ("prefix_flat", {"prefix_length": 4}, "has 96 numbers, and this model's 2 layers take 128"),
+    "no number": ("houlsby", {"scaling": float("nan")}, "scaling is nan and should be a number, 'learned' or"),
+    "layers that are none": ("houlsby", {"leave_out": 3}, "leave_out is 3 and should be a list of layers: the file"),
+    "another composition": ("lora", {"composition_mode": "multiply"}, "composition_mode is 'multiply', where that"),
     "no length": ("prefix_flat", {"prefix_length": True}, "prefix_length is True and should be a positive whole"),
     "another network": ("prefix", {"non_linearity": "none at all"}, "'none at all', which transformers does not have"),
 }  # fmt: skip
@@ -165,6 +168,8 @@ def test_two_loras_in_one_union_are_refused(tmp_path: Path) -> None:
 
 A = "transformer.h.0.attn.c_attn.loras.lora.lora_A"
 UP = "transformer.h.0.output_adapters.adapters.houlsby.adapter_up"
+DOWN = "transformer.h.0.output_adapters.adapters.houlsby.adapter_down.0"
+SCALING = "transformer.h.0.output_adapters.adapters.widths.scaling"
 FLAT = "transformer.prefix_tuning.prefix_tunings.prefix_flat.self_prefix.control_trans"
 NETWORK = "prefix_tuning.prefix_tunings.prefix.self_prefix"
 ONE = torch.ones(1)
@@ -187,8 +192,10 @@ CHANGED: dict[str, tuple[str, dict[str, Any], str]] = {
     "another width": (
         "houlsby",
         {f"{UP}.weight": torch.ones(9, 2)},
-        r"does not fit this model: 'decoder.0.ffn:up' is \(9, 2\) and should be \(8, 2\)",
+        r"adapter_up.weight of the adapter at .* is \(9, 2\) beside others that ask for \(8, 2\): the file was alt",
     ),
+    "another kind of width": ("houlsby", {f"{DOWN}.weight": torch.tensor(1.0)}, r"adapter_down.0.weight .* is \(\) "),
+    "one scale for all channels": ("widths", {SCALING: ONE}, r"scaling of the adapter .* is \(1,\) beside others that"),
     "a copy that differs": ("prefix_flat", {FLAT: torch.ones(96)}, "is not what its copies are: the file was altered"),
     "an unknown prefix": (
         "prefix_flat",
@@ -206,6 +213,8 @@ CHANGED: dict[str, tuple[str, dict[str, Any], str]] = {
         "does not belong to a prefix",
     ),
     "a network that does not fit": ("prefix", {"*wte.weight": torch.ones(3, 7)}, "of the prefix's network do not fit"),
+    "no embedding": ("prefix", {"*wte.weight": torch.tensor(1.0)}, "of the prefix's network do not fit"),
+    "a bias that does not fit": ("prefix", {"*trans.0.bias": torch.ones(5)}, "of the prefix's network do not fit"),
     "not a number": ("lora", {A: torch.full((4, 8), torch.nan)}, "holds numbers that are not finite"),
 }  # fmt: skip
 
@@ -218,7 +227,15 @@ def test_tensors_that_do_not_belong_are_refused(what: str, tmp_path: Path) -> No
     ends = {
         key: value.clone() for end, value in changes.items() if end[0] == "*" for key in keys if key.endswith(end[1:])
     }
+    assert ends or all(end[0] != "*" for end in changes)
     refused("gpt2", theirs.retensored(folder, ends or changes), told)
+
+
+def test_a_dora_of_another_width_is_refused_as_a_lora_of_one_is(tmp_path: Path) -> None:
+    folder = theirs.copied("llama", "dora", tmp_path)
+    keys = [key for key in load_file(folder / TENSORS) if key.endswith("lora_B")]
+    changed = {key: torch.ones(5, *load_file(folder / TENSORS)[key].shape[1:]) for key in keys}
+    refused("llama", theirs.retensored(folder, changed), r"has lora_A .* and lora_B \(5, .*a model of another shape\.$")
 
 
 @pytest.mark.parametrize("case", ["lora", "houlsby", "prefix_flat"])

@@ -1,5 +1,6 @@
 """lm-evaluation-harness asks a tuned model what it asks its own `hf`: that one is the oracle, on any weights."""
 
+import json
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -145,6 +146,33 @@ def test_a_whole_text_behind_words_is_read_on_from_them(base: str, saved: Any, n
             lm.apply_chat_template([{"role": "user", "content": "w7"}])
 
 
+@pytest.mark.parametrize("n_words", [1, 3])
+def test_the_words_stand_in_front_of_every_window_of_a_text_that_is_too_long(
+    base: str, saved: Any, n_words: int
+) -> None:
+    """The harness's own windows: each of as many tokens as there is room for, behind the last token before it."""
+    from lm_eval.api.instance import Instance
+
+    front, words = " ".join(harness_tasks.FRONT.split()[:n_words]), "w5 w9 w4 w7 w5 w3 w9 w8 w2 w5 w6 w9 w1 w5 w5 w5 w2"
+    model, tokenizer = harness_tasks.loaded(base)
+    before, text = tokenizer(front)["input_ids"], tokenizer(" " + words, add_special_tokens=False)["input_ids"]
+    folder = saved("words", ts.Text(text=front))
+    lm = made("tunescope", base=base, artifact=folder, max_length=4 + len(before))
+    (got,) = lm.loglikelihood_rolling([Instance("loglikelihood_rolling", {}, (" " + words,), 0)])
+
+    def sum_of(context: list[int], asked: list[int]) -> float:
+        ids = torch.tensor([[*before, *context, *asked]])
+        with torch.no_grad():
+            logs = model(ids).logits[0, :-1].log_softmax(-1).gather(1, ids[0, 1:, None])
+        return float(logs[-len(asked) :].sum())
+
+    wanted = sum_of([], text[:4])
+    for begin in range(4, len(text), 4):
+        end = min(begin + 4, len(text))
+        wanted += sum_of(text[end - 5 : begin], text[begin:end])  # whose last window has more in front
+    assert got == pytest.approx(wanted, abs=1e-4)
+
+
 def test_an_encoder_decoder_with_words_and_lora_is_hf_so(base: str, tasks: Path, saved: Any, tmp_path: Path) -> None:
     t5, names = harness_tasks.model(tmp_path / "t5", "t5"), ("choosing", "writing")
     folder = saved("both", ts.Text(text="w5 w9 w4"), ts.LoRA(rank=2, sites=("attn.q", "ffn.out")), of=t5)
@@ -194,6 +222,9 @@ def test_several_stand_in_their_order_and_those_of_a_bank_are_folders_in_it(base
     with ts.attach(model, *ts.load(soft), *ts.load(lora), tokenizer=tokenizer), torch.no_grad():
         assert torch.equal(two._model_call(ids), model(ids).logits)
     assert all(name in two.get_model_info()["artifact"] for name in ("anna", "ben"))
+    alike = [saved(f"{run}/best", ts.LoRA(rank=rank)) for rank, run in enumerate(("one", "two"), start=1)]
+    told = json.loads(made("tunescope", base=base, artifact="+".join(alike)).get_model_info()["artifact"])
+    assert list(told) == alike and len(set(told.values())) == 2
 
 
 def test_contexts_count_among_the_positions(base: str, saved: Any) -> None:
@@ -205,7 +236,7 @@ def test_contexts_count_among_the_positions(base: str, saved: Any) -> None:
 
 
 def test_what_cannot_be_right_is_refused_in_a_line(base: str, saved: Any, tmp_path: Path) -> None:
-    words = saved("words", ts.Text(text=harness_tasks.FRONT))
+    words, infix = saved("words", ts.Text(text=harness_tasks.FRONT)), saved("infix", ts.Infix(length=2))
     for given, said in (
         ({}, r"^Type: --model_args base=MODEL,artifact=FOLDER$"),
         (
@@ -213,7 +244,7 @@ def test_what_cannot_be_right_is_refused_in_a_line(base: str, saved: Any, tmp_pa
             r"^peft= brings weights that no artifact was made for\. Type: --model_args base=",
         ),
         ({"base": base, "artifact": str(tmp_path)}, r"is no saved artifact"),
-        ({"base": base, "artifact": saved("infix", ts.Infix(length=2))}, r"infix acts from where the answer begins"),
+        ({"base": base, "artifact": f"{words}+{infix}"}, r"words\+.*infix acts from where the answer begins"),
         ({"base": base, "artifact": words, "add_bos_token": True}, r"^add_bos_token=True: the words in front have beg"),
     ):
         with pytest.raises(UserError, match=said):

@@ -176,6 +176,14 @@ def test_what_is_no_choice_and_no_text_is_refused_in_one_line(
     assert not (tmp_path / "made").exists()
 
 
+def test_a_task_whose_parts_are_empty_is_refused_in_a_line(
+    tasks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rows, "questions", lambda task, docs, name: [])
+    with pytest.raises(UserError, match=r"^lm_eval:choosing has no documents\.$"):
+        rows.taken("choosing", str(tasks), tmp_path / "made")
+
+
 def test_names_are_checked(tasks: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"has no task 'chosing'\. Did you mean lm_eval:choosing\?"):
         rows.taken("chosing", str(tasks), tmp_path)

@@ -45,6 +45,10 @@ def test_a_gzipped_file_reads_like_a_plain_one_and_counts_of_translations_may_be
     packed.write_bytes(gzip.compress(plain.read_bytes()))
     assert read(plain, most=9) == read(packed, most=9)
     assert read(plain, most=9).words[0] == ROWS[0]
+    for number, other in enumerate((b"\xef\xbb\xbf" + plain.read_bytes(), plain.read_bytes().replace(b"\n", b"\r"))):
+        file = tmp_path / f"{number}.tsv"  # with a mark of the order of its bytes, or old ends of lines
+        file.write_bytes(other)
+        assert read(file, most=9) == read(plain, most=9)
 
 
 @pytest.mark.parametrize(
@@ -56,6 +60,8 @@ def test_a_gzipped_file_reads_like_a_plain_one_and_counts_of_translations_may_be
         (b"en\tde\tes\nhouse\thaus\tcasa\n", "1 usable rows; a dictionary needs 20"),
         (b"\xff\xfe\x00", "is no text in UTF-8"),
         (b"\x1f\x8bnot packed", "is no text in UTF-8"),
+        (gzip.compress(b"en\tde\tes\n" * 99)[:12] + b"damaged", "is no text in UTF-8"),
+        (b"en\tde\tes\n" + b"a" * 140_000 + b"\tb\tc\n", "line 2: field larger than field limit"),
     ],
 )
 def test_what_cannot_be_read_is_refused_in_one_line(tmp_path: Path, content: bytes | None, says: str) -> None:

@@ -2,6 +2,7 @@
 
 import logging
 import sys
+from contextlib import nullcontext
 
 import pytest
 import torch
@@ -103,12 +104,33 @@ def test_what_is_cut_off_is_gone_on_from(tmp_path, monkeypatch, capsys):
         asked(tmp_path, monkeypatch, "--steps", "9")
     assert not (tmp_path / "out").exists()
     monkeypatch.setattr(masked_decoder, "_say", lambda now: steps.append(now.step))
-    assert (tmp_path / ".out.begun").exists()
+    assert [path.name for path in tmp_path.iterdir() if path.is_dir() and path.name.startswith("out")] == []
+    assert len(list(tmp_path.glob(".out.*.begun"))) == 1
     assert asked(tmp_path, monkeypatch, "--steps", "9").is_dir() and min(steps) > 3
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
     with pytest.raises(SystemExit):
         asked(tmp_path, monkeypatch, "--steps", "9")
     assert f"--out {tmp_path / 'out'} is there already" in capsys.readouterr().err
+
+
+def test_another_question_of_the_same_folder_begins_anew(tmp_path, monkeypatch):
+    monkeypatch.setattr(masked_decoder, "SAVE_EVERY", 0.0)
+
+    def cut(now):
+        if now.step == 6:
+            raise KeyboardInterrupt
+
+    steps = []
+    said = iter([cut, cut, lambda now: steps.append(now.step)])
+    for more in (("--rate", "0.01"), ("--batch-size", "2"), ()):
+        monkeypatch.setattr(masked_decoder, "_say", next(said))
+        with nullcontext() if not more else pytest.raises(KeyboardInterrupt):
+            out = asked(tmp_path, monkeypatch, "--steps", "9", *more)
+    assert min(steps) == 1
+    first = digests(out)["model.safetensors"]
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
+    out.rename(tmp_path / "first")
+    assert digests(asked(tmp_path, monkeypatch, "--steps", "9"))["model.safetensors"] == first
 
 
 def test_a_folder_without_a_model_is_told_in_a_line(tmp_path, capsys, monkeypatch):

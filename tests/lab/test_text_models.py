@@ -1,5 +1,6 @@
 """Small language models of texts: what is learned, what is kept, and that adapting goes on from the base."""
 
+import gzip
 import json
 import re
 from dataclasses import asdict, replace
@@ -14,7 +15,7 @@ from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokeni
 import tunescope as ts
 from tunescope.errors import UserError
 from tunescope.lab.worlds import text_files, text_models, texts
-from tunescope.lab.worlds.manifest import read_manifest
+from tunescope.lab.worlds.manifest import digests, read_manifest
 from tunescope.lab.worlds.text_models import Size, TextModel, held_out_loss, loss, main, pretrained, rates_of
 from tunescope.models.load import load_model
 from tunescope.system import run_folder
@@ -92,6 +93,23 @@ def test_the_command_says_how_far_it_is_and_what_it_made(tmp_path, capsys, monke
     assert re.fullmatch(r".*made: [\d,]+ parameters; nats a token held out: language model \d\.\d{3}\n", out)
     assert AutoModelForCausalLM.from_pretrained(tmp_path / "made").config.num_hidden_layers == 1
     assert read_manifest(tmp_path / "made")["recipe"]["settings"]["precision"] == "float32"
+
+
+def test_a_copy_that_was_cut_off_is_made_whole_by_the_same_command(tmp_path, monkeypatch):
+    (tmp_path / "lines.txt").write_text("\n".join(LINES * 5))
+    sizes = ["--steps", "2", "--layers", "1", "--width", "32", "--precision", "float32"]
+    monkeypatch.setattr("sys.argv", ["text_models", str(tmp_path), "--out", str(tmp_path / "made"), *sizes])
+
+    def cut(folder, out, **how):
+        (out / "tokenizer.json").write_bytes((folder / "tokenizer.json").read_bytes()[:9])
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as once:
+        once.setattr("shutil.copytree", cut)
+        with pytest.raises(KeyboardInterrupt):
+            main()
+    main()
+    assert read_manifest(tmp_path / "made")["sha256"] == digests(tmp_path / "made")
 
 
 @pytest.mark.parametrize(
@@ -216,7 +234,8 @@ def test_fifteen_of_a_hundred_tokens_are_to_be_told_and_most_of_them_are_masked(
 def test_texts_are_read_from_every_file_of_a_folder_and_another_text_is_another_digest(tmp_path):
     (tmp_path / "b.txt").write_text("two\nthree\n")
     (tmp_path / "a.jsonl").write_text(json.dumps({"text": "one"}) + "\n")
-    (tmp_path / "notes.md").write_text("not read")
+    for other in ("notes.md", "a.jsonl.bak", "b.txt~"):
+        (tmp_path / other).write_text("not read")
     assert text_files.read(str(tmp_path)) == ["one", "two", "three"]
     book = "word " * 200_001  # longer than a row of data may be
     (tmp_path / "c.jsonl").write_text(json.dumps({"text": book}))
@@ -225,6 +244,8 @@ def test_texts_are_read_from_every_file_of_a_folder_and_another_text_is_another_
     before = text_files.digest(str(tmp_path))
     (tmp_path / "b.txt").write_text("two\nfour\n")
     assert text_files.digest(str(tmp_path)) != before
+    (tmp_path / "D.TXT.GZ").write_bytes(gzip.compress(b"five"))
+    assert text_files.read(str(tmp_path)) == ["five", "one", "two", "four"]
     (tmp_path / "none").mkdir()
     with pytest.raises(ts.UserError, match=r"has no text file: \.csv, \.jsonl, \.tsv, \.txt"):
         text_files.read(str(tmp_path / "none"))

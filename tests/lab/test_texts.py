@@ -35,6 +35,17 @@ def test_rows_are_all_of_the_texts_in_pieces_and_none_is_both_learned_and_held_o
     assert len(found.held_out) == round(len(rows) * 0.02)
 
 
+def test_what_spells_a_special_token_is_text_and_no_end_counts_as_text(words):
+    odd = [f"{line} </s> <pad> <extra_id_5>" for line in LINES]
+    found = texts.corpus(odd, words, 32, seed=3)
+    rows = torch.cat([found.train, found.held_out])
+    whole = len(rows) * 32 / sum(len(words(line, split_special_tokens=True)["input_ids"]) + 1 for line in odd)
+    assert (rows == words.eos_token_id).sum() == pytest.approx(whole * len(odd), abs=2)
+    assert not (rows == words.pad_token_id).any() and not (rows == words.convert_tokens_to_ids("<extra_id_5>")).any()
+    own = [[token for token in row if token != words.eos_token_id] for row in found.held_out.tolist()]
+    assert found.characters_a_token == sum(map(len, words.batch_decode(own))) / found.held_out.numel()
+
+
 def test_too_little_text_is_refused_with_its_size(words):
     with pytest.raises(ts.UserError, match="28 tokens, 0 rows of 32; at least 20 are needed"):
         texts.corpus(LINES[:2], words, 32, seed=0)

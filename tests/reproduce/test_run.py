@@ -460,6 +460,17 @@ def test_a_piece_that_was_stopped_finds_its_folder_again_and_leaves_none_when_it
     assert sealed_json.read(path)["gone_on"] is True
 
 
+def test_the_folder_of_a_piece_that_was_killed_behind_its_outcome_goes(toy, monkeypatch):
+    run.reproduce(Ask("toy"), toy, workers=1, say=lambda line: None)
+    left = next((toy / "units").glob("*.json")).with_suffix("")
+    (left / "arm-0").mkdir(parents=True)
+    run.reproduce(Ask("toy"), toy, workers=1, say=lambda line: None)
+    assert left.exists()  # of a comparison it is kept
+    monkeypatch.setattr(Toy, "RESUMES", True, raising=False)
+    run.reproduce(Ask("toy"), toy, workers=1, say=lambda line: None)
+    assert not left.exists()
+
+
 @pytest.mark.parametrize(
     ("outcome", "says"),
     [

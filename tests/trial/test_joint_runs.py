@@ -157,6 +157,29 @@ def test_what_goes_wrong_in_a_group_is_done_again_one_by_one(
     assert all("together" not in run for run in runs(found).values())
 
 
+def test_a_group_that_is_cut_off_as_it_ends_goes_on_as_one_to_the_same_bits(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "material").symlink_to(folder / "material")
+    concluded, done = shared_passes.run_arm.concluded, list[int]()
+
+    def cut(*given: Any) -> Any:
+        done.append(1)
+        if len(done) == 2:
+            raise KeyboardInterrupt
+        return concluded(*given)
+
+    with monkeypatch.context() as once:
+        once.setattr(shared_passes.run_arm, "concluded", cut)
+        with pytest.raises(KeyboardInterrupt):
+            ran(tmp_path, 2, ARMS[:1])
+    gone_on, whole = runs(ran(tmp_path, 2, ARMS[:1])), runs(ran(folder, 2, ARMS[:1]))
+    told = ("together", "curve")
+    mine, theirs = ({name: [run.get(key) for key in told] for name, run in some.items()} for some in (gone_on, whole))
+    assert mine == theirs
+    assert [run.get("together") for run in whole.values()].count(2) == 2
+
+
 def test_what_a_bank_refuses_is_done_again_one_by_one_and_told(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

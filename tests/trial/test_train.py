@@ -199,7 +199,7 @@ def test_patience_and_the_best_tensors_outlive_a_kill(tmp_path):
     assert all(torch.equal(resumed.parameters[name], value) for name, value in whole.parameters.items())
 
 
-@pytest.mark.parametrize("damage", ["truncate", "flip", "json", "missing", "other tensors", "none"])
+@pytest.mark.parametrize("damage", ["truncate", "flip", "json", "missing", "other tensors", "other shapes", "none"])
 def test_a_damaged_state_is_told_and_not_used(tmp_path, damage, capsys):
     train(problem(), PLAIN, seed=2, saving=Saving(tmp_path, 0.0))
     (path,) = tmp_path.glob("state-*.safetensors")
@@ -216,12 +216,14 @@ def test_a_damaged_state_is_told_and_not_used(tmp_path, damage, capsys):
         path.unlink()
     again = problem()
     optimizer = torch.optim.AdamW(again.parameters.values())
-    others = {"c": torch.zeros(1)} if damage == "other tensors" else again.parameters
+    others = {"other tensors": {"c": torch.zeros(1)}}.get(damage, again.parameters)
+    if damage == "other shapes":
+        others = {name: torch.zeros(*leaf.shape, 2) for name, leaf in again.parameters.items()}
     assert state.load(tmp_path, others, optimizer) is None
     told = capsys.readouterr().err
     assert told.startswith(f"note: {tmp_path}/state") != (damage == "none") and "\n" not in told.rstrip()
     assert told == "" or told.endswith("The run that it is of is begun anew.\n")
-    if damage == "other tensors":
+    if damage.startswith("other"):
         return
     assert train(again, PLAIN, seed=2, saving=Saving(tmp_path, 1e9)).curve == train(problem(), PLAIN, seed=2).curve
 

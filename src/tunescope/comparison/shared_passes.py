@@ -180,16 +180,16 @@ def _train(bench: Bench, jobs: Sequence[Job], folder: Path, report: Reports) -> 
         }
         with quick_to_train(bench.model, settings.precision):
             states = train_together(runs, losses, bench.device, settings.precision)
+        results: dict[str, Outcome] = {}
         for todo in jobs:
             state, member = states[todo.id], Member(tuned, todo.id)
-            if not isinstance(state, Diverged) and is_paused(state, replace(settings, steps=todo.steps)):
-                continue
             if isinstance(state, Diverged):
-                result = stopped(todo, "diverged", state)
-            else:
+                results[todo.id] = stopped(todo, "diverged", state)
+            elif not is_paused(state, replace(settings, steps=todo.steps)):
                 with member.eval().acting():
-                    result = run_arm.concluded(bench, todo, work[todo.id], member, state, meter())
-            run_folder.finish(work[todo.id], folder, todo.id, result | {"together": len(jobs)})
+                    results[todo.id] = run_arm.concluded(bench, todo, work[todo.id], member, state, meter())
+    for name, result in results.items():  # all at one time: what is cut off before it goes on in the same group
+        run_folder.finish(work[name], folder, name, result | {"together": len(jobs)})
 
 
 def step(bench: Bench, jobs: Sequence[Job]) -> dict[str, float]:

@@ -39,7 +39,7 @@ def file_rows(path: Path) -> list[dict[str, Any]]:
     Raises:
         UserError: the file or one of its lines cannot be used.
     """
-    plain = path.with_suffix("") if path.suffix == ".gz" else path
+    plain = path.with_suffix("") if path.suffix.lower() == ".gz" else path
     if not os.path.exists(path):
         _fail(path, FileNotFoundError(ENOENT, os.strerror(ENOENT)))
     if os.path.isdir(path):
@@ -65,7 +65,7 @@ def file_rows(path: Path) -> list[dict[str, Any]]:
 
 def _converting(path: Path) -> str:
     """What to do with a file of another format. The name that it gets is of no file that is there."""
-    if path.suffix == ".gz" and path.with_suffix("").suffix.lower() == parquet.SUFFIX:
+    if path.suffix.lower() == ".gz" and path.with_suffix("").suffix.lower() == parquet.SUFFIX:
         return f"Parquet is packed by itself. Unpack it: gunzip {shell.path(path)}"
     if (reader := TABLES.get(path.suffix.lower())) is None:
         return "Rename or convert the file."
@@ -100,7 +100,7 @@ def _fail(path: str | Path, error: OSError) -> NoReturn:
 def content(path: Path) -> bytes:
     """A file's bytes, unpacked where its name ends in .gz. Raises UserError: it cannot be read, or is empty."""
     try:
-        found = _unpacked(path) if path.suffix == ".gz" else path.read_bytes()
+        found = _unpacked(path) if path.suffix.lower() == ".gz" else path.read_bytes()
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         if path.read_bytes()[:2] != GZIP:
             raise UserError(

@@ -18,7 +18,7 @@ def texts(path: str, count: int, longest: int | None = None) -> list[str]:
 
     Raises UserError for a file that cannot be read, and for one without a text.
     """
-    plain = Path(path).with_suffix("") if path.endswith(".gz") else Path(path)
+    plain = Path(path).with_suffix("") if path.lower().endswith(".gz") else Path(path)
     if plain.suffix.lower() in (*FORMATS, SUFFIX):
         found = [value(row, "text", index) for index, row in enumerate(read(path, longest))]
     else:

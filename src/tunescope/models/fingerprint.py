@@ -28,13 +28,11 @@ _FINGERPRINTS: weakref.WeakKeyDictionary[nn.Module, tuple[tuple[object, ...], st
 def fingerprint(model: PreTrainedModel) -> str:
     """sha256 (hex) of the base weights by name and shape, rounded to bfloat16; heads and poolers do not count.
 
-    The same checkpoint loaded in float32 or in bfloat16 has the same fingerprint; quantised it has another. It is a
-    guard against mix-ups, not against an adversary: weights that agree to three digits are taken for the same.
+    The same checkpoint loaded in float32 or in bfloat16 has the same fingerprint; in float16 or quantised it has
+    another. It is a guard against mix-ups, not against an adversary: weights that agree to three digits are taken for
+    the same.
     """
-    base = model.base_model
-    own = dict(base.named_parameters()) | getattr(base, ORIGINALS, {})
-    apart = ("head:", f"{REGISTERED}.")
-    own = {name: value for name, value in own.items() if "pooler" not in name and not name.startswith(apart)}
+    base, own = model.base_model, _own(model)
     versions = tuple(_glance(value) for value in own.values())
     known = _FINGERPRINTS.get(base)
     if known is not None and known[0] == versions:
@@ -42,6 +40,24 @@ def fingerprint(model: PreTrainedModel) -> str:
     digest = hash_tensors(own)
     _FINGERPRINTS[base] = (versions, digest)
     return digest
+
+
+def float16_fingerprint(model: PreTrainedModel) -> str:
+    """What `fingerprint` is of these weights loaded in float16, which rounds them otherwise than bfloat16."""
+    own = {name: value for name, value in _own(model).items() if value.is_floating_point()}
+    return hash_tensors({**_own(model), **{name: readable(value).to(torch.float16) for name, value in own.items()}})
+
+
+def is_float16(model: PreTrainedModel) -> bool:
+    """Whether weights of the base are of float16."""
+    return any(value.dtype == torch.float16 for value in _own(model).values())
+
+
+def _own(model: PreTrainedModel) -> dict[str, Tensor]:
+    """The base's parameters that count, as they are with nothing attached."""
+    own = dict(model.base_model.named_parameters()) | getattr(model.base_model, ORIGINALS, {})
+    apart = ("head:", f"{REGISTERED}.")
+    return {name: value for name, value in own.items() if "pooler" not in name and not name.startswith(apart)}
 
 
 def head_parameters(model: PreTrainedModel) -> dict[str, Tensor]:

@@ -171,6 +171,8 @@ def _outcomes(
     paths = [piece.path(out, run_folder.identity(unit)) for unit in units]
     files.make_folder(out / "units")
     missing = [i for i, path in enumerate(paths) if run_folder.kept(out, path) is None]
+    for path in (path for i, path in enumerate(paths) if i not in missing and getattr(recipe, "RESUMES", False)):
+        files.remove(path.with_suffix(""))  # of a piece that was cut off between its outcome and its end
     for path in (paths[i] for i in missing if paths[i].exists()):
         say(f"note: {path} is damaged. It is made again.")
         files.remove(path)

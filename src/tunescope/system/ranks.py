@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import IO
 
 from tunescope.errors import Note, UserError
+from tunescope.system import files
 from tunescope.system.say import say
 
 OF_SHARDED = (  # where torch keeps what it found out of operations on sharded tensors, and what forgets it
@@ -182,13 +183,20 @@ def _watched(team: list[subprocess.Popen[str]], said: list[IO[str]]) -> int:
 
 def _ended(team: list[subprocess.Popen[str]], said: list[IO[str]], failed: int) -> int:
     time.sleep(0.5)  # the first may have the same to say
-    first_too = team[0].poll()
+    failed = 0 if team[0].poll() else failed
     _told_to_end(team)
-    if failed and not first_too:
-        said[failed].seek(0)
-        say(said[failed].read().rstrip(), sys.stderr)
-    code = team[0].returncode if first_too else team[failed].returncode
+    said[failed].seek(0)
+    code, words = team[failed].returncode, said[failed].read().rstrip()  # the first one's own were shown
+    if code < 0 and not words:
+        words = _killed(failed, len(team), signal.Signals(-code))
+    if words:
+        say(words, sys.stderr)
     return code if code > 0 else 128 - code
+
+
+def _killed(index: int, processes: int, by: signal.Signals) -> str:
+    why = ", most likely for want of memory" if by == signal.SIGKILL else ""
+    return f"process {index + 1} of {processes} was ended by {by.name}{why}. To go on, {files.SAME_COMMAND}."
 
 
 def _told_to_end(team: list[subprocess.Popen[str]]) -> None:

@@ -16,6 +16,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -169,7 +170,11 @@ def _adapter(config: Mapping[str, Any], parts: Mapping[str, Tensor], path: str, 
             f"{', '.join(sorted(names.values()))}: the file was altered."
         )
     params = {name: parts[part] for name, part in names.items()}
-    scale = _scale(config, params)
+    width, out = len(params["down_bias"].flatten()), len(params["up_bias"].flatten())
+    for name, shape in {"down_bias": (width,), "up_bias": (out,), "up": (out, width)}.items():
+        _check_shape(path, names[name], params[name], shape)
+    _check_shape(path, names["down"], params["down"], (width, *params["down"].shape[1:2]))
+    scale = _scale(config, params, path)
     named = str(config.get("non_linearity")).lower()
     if named not in ACTIVATIONS:
         raise UserError(f"{CONFIG}: non_linearity is {named!r}; an adapter here has {', '.join(ACTIVATIONS)}. {KEEP}.")
@@ -200,16 +205,26 @@ def _names(norm: str) -> dict[str, str]:
     return names | ({"norm": f"{own}.weight", "norm_bias": f"{own}.bias"} if own else {})
 
 
-def _scale(config: Mapping[str, Any], params: Params) -> Any:
+def _scale(config: Mapping[str, Any], params: Params, path: str) -> Any:
     """The adapter's scale; one for each channel goes into the way up."""
     scale = config.get("scaling", 1.0)
     if scale == "learned":
+        _check_shape(path, "scaling", params["scale"].flatten(), (1,))
         params["scale"] = params["scale"].reshape(())
         return scale
     if scale == "channel":
         each = params.pop("scale")
+        _check_shape(path, "scaling", each, params["up_bias"].shape)
         params["up"], params["up_bias"] = each[:, None] * params["up"], each * params["up_bias"]
         return 1.0
-    if isinstance(scale, bool) or not isinstance(scale, int | float):
+    if isinstance(scale, bool) or not isinstance(scale, int | float) or not isfinite(scale):
         raise UserError(f"{CONFIG}: scaling is {scale!r} and should be a number, 'learned' or 'channel'.")
     return float(scale)
+
+
+def _check_shape(path: str, part: str, value: Tensor, shape: tuple[int, ...]) -> None:
+    if value.shape != shape:
+        raise UserError(
+            f"{TENSORS}: {part} of the adapter at {path!r} is {tuple(value.shape)} beside others that ask for "
+            f"{tuple(shape)}: the file was altered."
+        )

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import torch
+from packaging.version import InvalidVersion, Version
 from torch import Tensor
 
 from tunescope.errors import UserError
@@ -122,7 +124,15 @@ def opened(folder: Path, model: PreTrainedModel) -> tuple[str, list[dict[str, An
             f"the prediction head in {heads[0]} was left out: only the adapter was read. Where it was trained too, the "
             "outputs need it"
         )
-    return name, configs, read_tensors(folder / TENSORS), [*notes, *_as_loaded(whole)]
+    return name, configs, _whole_precision(read_tensors(folder / TENSORS)), [*notes, *_as_loaded(whole)]
+
+
+def _whole_precision(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """What is stored in half precision in float32, in which the library computes with it."""
+    return {
+        key: value.to(torch.promote_types(value.dtype, torch.float32)) if value.is_floating_point() else value
+        for key, value in tensors.items()
+    }
 
 
 def checked(config: Mapping[str, Any]) -> list[str]:
@@ -133,8 +143,13 @@ def checked(config: Mapping[str, Any]) -> list[str]:
     for field, meaning in REFUSED.items():
         if not _rests(config.get(field)):
             raise UserError(f"{CONFIG}: {field}={config[field]!r} is {meaning}, which has no place here. {KEEP}.")
+    if kind == "lora" and (mode := config.get("composition_mode", "add")) not in ("add", "scale"):
+        raise UserError(f"{CONFIG}: composition_mode is {mode!r}, where that library has add and scale.")
     if kind == "lora" and not _rests(config.get("use_dora")) and not _rests(config.get("vera_d")):
         raise UserError(f"{CONFIG}: DoRA over VeRA, whose maps are shared, has no place here. {KEEP}.")
+    out = config.get("leave_out") or []
+    if not isinstance(out, list) or not all(isinstance(layer, int) for layer in out):
+        raise UserError(f"{CONFIG}: leave_out is {out!r} and should be a list of layers: the file was altered.")
     unknown = sorted(config.keys() - KINDS[kind] - REFUSED.keys())
     counting = {field: config[field] for field in unknown if not _rests(config[field])}
     if counting:
@@ -181,16 +196,21 @@ def _as_loaded(whole: Mapping[str, Any]) -> list[str]:
     config, version = whole["config"], str(whole.get("version", ""))
     if "version" not in whole and (old := config.get("non_linearity")) in list(OLD_NAMES):
         config["non_linearity"] = OLD_NAMES[old]
-    parts = version.removeprefix("adapters.").split(".")[:2]
-    if not version.startswith("adapters.") or not all(part.isdecimal() for part in parts):
-        return []
-    if tuple(map(int, parts)) >= (1, 1) or config.get("architecture") != "lora":
+    if config.get("architecture") != "lora" or not _is_before(version, "1.1.0"):
         return []
     alpha, rank = number(config, "alpha"), number(config, "r", whole=True)
     if alpha == rank:
         return []
     config["alpha"] = rank
     return [f"{version} computed LoRA with the scale 1 whatever alpha said: read so, as the library itself does"]
+
+
+def _is_before(version: str, other: str) -> bool:
+    """Of "adapters.1.0.1": whether it is earlier; False for what names no version of that library."""
+    try:
+        return version.startswith("adapters.") and Version(version.removeprefix("adapters.")) < Version(other)
+    except InvalidVersion:
+        return False
 
 
 def _rests(value: object) -> bool:

@@ -46,6 +46,7 @@ def read(config: Mapping[str, Any], tensors: Mapping[str, Tensor], name: str, mo
     groups: dict[int, dict[str, Factors]] = {}
     gains: dict[str, Tensor] = {}
     for path, (a, b) in _factors(tensors, name).items():
+        _check_shapes(config, path, a, b, model)
         if lengths is not None:
             if path not in lengths:
                 raise UserError(f"{TENSORS}: {path!r} has no lengths of rows, which DoRA trains: the file was altered.")
@@ -83,15 +84,19 @@ def read_vectors(
         match = re.fullmatch(PART.format(re.escape(name)), key)
         if match is None or match[2] != "B":
             raise UserError(f"{TENSORS}: {key!r} does not belong to (IA)^3: the file was altered.")
-        chosen, rows, d_in = _places(config, match[1], model)
+        sites = _sites(match[1], model)
+        chosen, rows, d_in = _places(config, match[1], sites)
         if value.shape != (rows * len(chosen), 1):
             raise UserError(
                 f"{TENSORS}: {key!r} is {tuple(value.shape)} and should be {(rows * len(chosen), 1)}: the file was "
                 "altered, or made for a model of another shape."
             )
-        for site, part in zip(chosen, torch.split(alpha * value.flatten().to(dtype), rows), strict=True):
-            factors = {f"{site.name}:a": part.new_zeros(1, d_in), f"{site.name}:b": part.new_zeros(rows, 1)}
-            found[site.name] = factors | gain.rows_at(site.name, part.clone())
+        parts = {site.name: value.new_ones(rows) for site in sites if alpha != 1}  # a fused map's are all scaled
+        parts |= zip((site.name for site in chosen), torch.split(value.flatten(), rows), strict=True)
+        for place, part in parts.items():
+            vector = alpha * part.to(dtype)
+            factors = {f"{place}:a": vector.new_zeros(1, d_in), f"{place}:b": vector.new_zeros(rows, 1)}
+            found[place] = factors | gain.rows_at(place, vector)
     if not found:
         raise UserError(f"{TENSORS} holds no (IA)^3 of the name {name!r}, and {CONFIG} says that it does.")
     params: Params = {key: one for site in every_site(model) if site in found for key, one in found[site].items()}
@@ -117,7 +122,13 @@ def _factors(tensors: Mapping[str, Tensor], name: str) -> dict[str, Factors]:
 
 def _by_site(config: Mapping[str, Any], path: str, a: Tensor, b: Tensor, model: PreTrainedModel) -> dict[str, Factors]:
     """Site -> its factors: one, or one for each chosen part of a fused map."""
-    chosen, rows, d_in = _places(config, path, model)
+    chosen, rows, _ = _places(config, path, _sites(path, model))
+    pairs = zip(torch.split(a, config["r"]), torch.split(b, rows), strict=True)
+    return {site.name: pair for site, pair in zip(chosen, pairs, strict=True)}
+
+
+def _check_shapes(config: Mapping[str, Any], path: str, a: Tensor, b: Tensor, model: PreTrainedModel) -> None:
+    chosen, rows, d_in = _places(config, path, _sites(path, model))
     rank = config["r"]
     if a.shape != (rank * len(chosen), d_in) or b.shape != (rows * len(chosen), rank):
         raise UserError(
@@ -125,13 +136,10 @@ def _by_site(config: Mapping[str, Any], path: str, a: Tensor, b: Tensor, model: 
             f"({rank * len(chosen)}, {d_in}) and ({rows * len(chosen)}, {rank}): the file was altered, or made for a "
             "model of another shape."
         )
-    pairs = zip(torch.split(a, rank), torch.split(b, rows), strict=True)
-    return {site.name: pair for site, pair in zip(chosen, pairs, strict=True)}
 
 
-def _places(config: Mapping[str, Any], path: str, model: PreTrainedModel) -> tuple[list[Site], int, int]:
-    """The sites of a map that were trained, the rows of each, and the width of what goes in."""
-    sites = _sites(path, model)
+def _places(config: Mapping[str, Any], path: str, sites: list[Site]) -> tuple[list[Site], int, int]:
+    """Those of a map's sites that were trained, the rows of each, and the width of what goes in."""
     d_out, d_in = weight_shape(sites[0].h.module)
     return _chosen(config, path, sites), d_out // len(sites), d_in
 

@@ -122,9 +122,13 @@ def _flat(config: Mapping[str, Any], given: Mapping[str, Tensor]) -> Tensor:
     if given.keys() != set(NETWORK):
         raise UserError(f"{TENSORS}: a prefix has {', '.join(sorted(given))} and should have {', '.join(NETWORK)}.")
     embedding, down, down_bias, up, up_bias = (given[part].double() for part in NETWORK)
-    if embedding.shape[-1] != down.shape[-1] or down.shape[0] != up.shape[-1]:
-        raise UserError(f"{TENSORS}: the parts of the prefix's network do not fit together: the file was altered.")
-    return F.linear(_active(config)(F.linear(embedding, down, down_bias)), up, up_bias).flatten()
+    active = _active(config)
+    try:
+        return F.linear(active(F.linear(embedding, down, down_bias)), up, up_bias).flatten()
+    except (RuntimeError, IndexError) as problem:
+        raise UserError(
+            f"{TENSORS}: the parts of the prefix's network do not fit together: the file was altered."
+        ) from problem
 
 
 def _active(config: Mapping[str, Any]) -> Any:

@@ -52,6 +52,8 @@ def taken(name: str, include: str | None = None, place: Path = PLACE) -> Taken:
     task = _loaded(name, include)
     asked = {part: questions(task, docs, f"{name}, {part}") for part, docs in _parts(task, name).items()}
     every = [one for rows in asked.values() for one in rows]
+    if not every:
+        raise UserError(f"lm_eval:{name} has no documents.")
     end = _end(every, name)
     kind, made = _as_labels(asked, end) or _as_choices(asked, end) or _as_texts(asked, end)
     notes = (*_notes(task, name, asked), *(("its few-shot prompts are not taken: compare demos:k=4 instead",)))

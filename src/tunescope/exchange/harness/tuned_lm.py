@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,10 @@ from tunescope.system.hub_name import parted
 from tunescope.tasks.prompts.templates import edges
 
 REFUSED = ("pretrained", "peft", "delta", "autogptq", "gptqmodel", "tp_plan")  # of hf, which bring other weights
+
+
+class _LastWord(int):
+    """The id of the last of the words, where the harness puts it in front of a text; one within a text is an int."""
 
 
 class TunedLM(HFLM):
@@ -52,6 +57,7 @@ class TunedLM(HFLM):
             raise UserError(f"{given}Type: --model_args base=MODEL,artifact=FOLDER")
         self._folders, self._taken = folders(str(artifact)), 0  # which the harness may have read as a number
         self._tuned: Attached | None = None
+        self._fewer: list[Artifact] | None = None  # without the last of the words, while whole texts are read
         name, revision = parted(str(base))
         at = {"revision": revision} if revision else {}
         super().__init__(pretrained=name, **{"use_safetensors": True, **at, **more})
@@ -81,11 +87,15 @@ class TunedLM(HFLM):
         self._taken = tuned.positions
         if tuned.wants_output_start:
             raise UserError(
-                f"{self._folders[0]} acts from where the answer begins, which the harness does not tell the model. "
+                f"{self._named} acts from where the answer begins, which the harness does not tell the model. "
                 "Score it with tunescope compare."
             )
         if self._begun and self.backend == "seq2seq" and edges(self.tokenizer)[0]:
-            raise UserError(f"{self._folders[0]} has begun the text, and this tokenizer begins each one anew.")
+            raise UserError(f"{self._named} has begun the text, and this tokenizer begins each one anew.")
+
+    @property
+    def _named(self) -> str:
+        return "+".join(self._folders)
 
     @property
     def max_length(self) -> int:
@@ -107,7 +117,10 @@ class TunedLM(HFLM):
         return found
 
     def loglikelihood_rolling(self, requests: list[Any], disable_tqdm: bool = False) -> list[float]:
-        """Of whole texts. Behind words their first token is predicted from the last of these, as within one text."""
+        """Of whole texts. Behind words their first token is predicted from the last of these, as within one text.
+
+        One longer than the model reads is cut into windows, and the words stand in front of each.
+        """
         if not self._begun:
             return list(super().loglikelihood_rolling(requests, disable_tqdm))
         last = max(index for index, one in enumerate(self._artifacts) if isinstance(one.spec, Context))
@@ -117,11 +130,36 @@ class TunedLM(HFLM):
         ids, before = words.tensors["ids"], self.custom_prefix_token_id
         fewer = [replace(words, tensors={"ids": ids[:-1]})] if len(ids) > 1 else []
         try:
-            self._attach([*self._artifacts[:last], *fewer, *self._artifacts[last + 1 :]])
-            self.custom_prefix_token_id = int(ids[-1])
+            self._fewer = [*self._artifacts[:last], *fewer, *self._artifacts[last + 1 :]]
+            self.custom_prefix_token_id = _LastWord(ids[-1])
             return list(super().loglikelihood_rolling(requests, disable_tqdm))
         finally:
-            self.custom_prefix_token_id = before
+            self.custom_prefix_token_id, self._fewer = before, None
+
+    def _loglikelihood_tokens(self, requests: list[Any], *given: Any, **more: Any) -> list[tuple[float, bool]]:
+        """What begins with the last of the words is read behind the others of them; all else behind all."""
+        begins = [self._fewer is not None and isinstance(next(iter(one[1]), 0), _LastWord) for one in requests]
+        found: dict[int, tuple[float, bool]] = {}
+        for artifacts, which in ((self._artifacts, False), (self._fewer, True)):
+            places = [place for place, begun in enumerate(begins) if begun == which]
+            if artifacts is not None and places:
+                with self._behind(artifacts):
+                    some = super()._loglikelihood_tokens([requests[place] for place in places], *given, **more)
+                found |= zip(places, some, strict=True)
+        return [found[place] for place in range(len(requests))]
+
+    @contextmanager
+    def _behind(self, artifacts: Sequence[Artifact]) -> Iterator[None]:
+        """These attached; `max_length` stays that of all."""
+        if artifacts is self._artifacts:
+            yield
+            return
+        taken = self._taken
+        try:
+            self._attach(artifacts)
+            self._taken = taken
+            yield
+        finally:
             self._attach(self._artifacts)
 
     def apply_chat_template(self, chat_history: list[dict[str, str]], add_generation_prompt: bool = True) -> str:
@@ -134,13 +172,14 @@ class TunedLM(HFLM):
         """UserError where the harness puts a start token of its own behind words that have begun the sequence."""
         if self._begun:
             raise UserError(
-                f"The harness begins {what} with a start token, and the words of {'+'.join(self._folders)} stand in "
+                f"The harness begins {what} with a start token, and the words of {self._named} stand in "
                 "front of it already. Put the words into the task's own text instead (description: in its YAML)."
             )
 
     def get_model_info(self) -> dict[str, Any]:
         """What the harness writes into its results, with the hash of each artifact's manifest."""
-        names = {Path(folder).name: str(read_manifest(Path(folder))["sha256"]) for folder in self._folders}
+        short = len({Path(folder).name for folder in self._folders}) == len(set(self._folders))
+        names = {Path(one).name if short else one: str(read_manifest(Path(one))["sha256"]) for one in self._folders}
         info: dict[str, Any] = super().get_model_info()
         return info | {"artifact": json.dumps(names)}
 

@@ -40,8 +40,9 @@ class Body:
 def new_model(body: Body, tokenizer: PreTrainedTokenizerFast, seed: int) -> PreTrainedModel:
     """The body with fresh weights for the tokenizer's words, drawn by `seed`, without dropout.
 
-    Every matrix is normal with one deviation, what is added to the stream divided by the root of how often that is
-    done (Radford et al. 2019, section 2.3): so a deep one learns at a shallow one's rate.
+    Every matrix is normal with one deviation, what is added to the stream divided by the root of twice the layers,
+    which is how often that is done in a stack without cross attention (Radford et al. 2019, section 2.3): so a deep one
+    learns at a shallow one's rate.
 
     Raises:
         UserError: an architecture that is not in `ARCHITECTURES`.

@@ -11,6 +11,7 @@ import csv
 import gzip
 import io
 import re
+import zlib
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -142,10 +143,10 @@ def _rows(path: Path) -> Iterator[dict[str, str]]:
         raise UserError(f"--data {path}: there is no such file. It is a table with tab-separated columns en, de, es.")
     content = path.read_bytes()
     try:
-        text = (gzip.decompress(content) if content[:2] == b"\x1f\x8b" else content).decode()
-    except (OSError, EOFError, UnicodeDecodeError) as problem:
+        text = (gzip.decompress(content) if content[:2] == b"\x1f\x8b" else content).decode("utf-8-sig")
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as problem:
         raise UserError(f"--data {path} is no text in UTF-8, plain or gzipped: {problem}.") from None
-    table = csv.DictReader(io.StringIO(text), delimiter="\t", quoting=csv.QUOTE_NONE)
+    table = csv.DictReader(io.StringIO(text, newline=""), delimiter="\t", quoting=csv.QUOTE_NONE)
     given = table.fieldnames or []
     missing = [name for name in COLUMNS if name not in given]
     if missing:
@@ -153,11 +154,14 @@ def _rows(path: Path) -> Iterator[dict[str, str]]:
             f"--data {path}: line 1 names no column {', '.join(missing)}. It is to name en, de and es, separated by "
             f"tabs; it has: {', '.join(given)[:80] or 'nothing'}."
         )
-    yield from table
+    try:
+        yield from table
+    except csv.Error as problem:
+        raise UserError(f"--data {path}, line {table.line_num + 1}: {problem}.") from None
 
 
 def _drawn(count: int, generator: np.random.Generator) -> list[str]:
-    """Distinct words of two or three syllables, as often the one as the other."""
+    """Distinct words of two or three syllables, drawn as often the one as the other; of two there are 4,225."""
     words: dict[str, None] = {}
     while len(words) < count:
         syllables = generator.integers(len(SYLLABLES), size=generator.integers(2, 4))

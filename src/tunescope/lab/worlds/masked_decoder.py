@@ -7,13 +7,15 @@ arXiv:2202.08005), and 0.15 of what is held out.
 
     python -m tunescope.lab.worlds.masked_decoder MODEL TEXTS --out DIR
 
-The same command goes on with what was cut off, from its last minute.
+The same command goes on with what was cut off, from its last minute; what differs in anything begins anew.
 """
 
 from __future__ import annotations
 
 import argparse
+import glob
 import sys
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,8 +29,9 @@ from tunescope.lab.worlds import texts
 from tunescope.lab.worlds.manifest import write_manifest
 from tunescope.lab.worlds.text_files import digest, read
 from tunescope.lab.worlds.text_models import held_out_loss
-from tunescope.system import files
+from tunescope.system import files, run_folder
 from tunescope.system.lock import locked
+from tunescope.system.package_version import package_version
 from tunescope.system.say import say
 from tunescope.trial.train.loop import Problem, Progress, Saving, train
 from tunescope.trial.train.settings import Settings
@@ -48,7 +51,8 @@ SAVE_EVERY = 60.0  # seconds
 
 
 def both_ways(decoder: PreTrainedModel, words: PreTrainedTokenizerFast) -> PreTrainedModel:
-    """The same weights in EuroBERT's class; the tokenizer has a mask token now, whose row is drawn like the others.
+    """The same weights in EuroBERT's class; the tokenizer has a mask token now, whose row, where it is a new one, is
+    their mean, give or take a little.
 
     Raises:
         UserError: the decoder is no Llama.
@@ -142,22 +146,33 @@ def make(given: argparse.Namespace) -> None:
     settings = Settings(
         steps=given.steps, batch_size=given.batch_size, schedule="cosine", precision="float32", patience=given.steps
     )
-    begun = given.out.with_name(f".{given.out.name}.begun")
+    facts: dict[str, Any] = {"model": given.model, "texts": [digest(one) for one in given.texts]}
+    facts |= {"steps": given.steps, "batch_size": given.batch_size, "length": given.length, "rate": given.rate}
+    begun = given.out.with_name(f".{given.out.name}.{_identity(facts, network)}.begun")
     torch.manual_seed(0)
-    with locked(begun), files.new_folder(given.out) as beside:
+    with locked(begun):
         before, after = learn(network, corpus, words, settings, given.rate, Saving(begun, SAVE_EVERY))
-        network.save_pretrained(beside)
-        words.save_pretrained(beside)
-        facts: dict[str, Any] = {"model": given.model, "texts": [digest(one) for one in given.texts]}
-        facts |= {"steps": given.steps, "batch_size": given.batch_size, "length": given.length, "rate": given.rate}
-        facts |= {"parameters": network.num_parameters(), "losses": {"before": before, "masked words": after}}
-        facts |= {"characters_a_token": corpus.characters_a_token, "tokens": corpus.train.numel()}
-        write_manifest(beside, facts)
-    files.remove(begun)
+        with files.new_folder(given.out) as beside:
+            network.save_pretrained(beside)
+            words.save_pretrained(beside)
+            facts |= {"parameters": network.num_parameters(), "losses": {"before": before, "masked words": after}}
+            facts |= {"characters_a_token": corpus.characters_a_token, "tokens": corpus.train.numel()}
+            write_manifest(beside, facts)
+    for begun in given.out.parent.glob(f".{glob.escape(given.out.name)}.*.begun"):
+        files.remove(begun)
     say(
         f"{given.out}: {network.num_parameters():,} parameters; nats a masked token held out: {before:.3f} as it "
         f"was, {after:.3f} now"
     )
+
+
+def _identity(facts: dict[str, Any], network: PreTrainedModel) -> str:
+    """16 hex digits over all that the training depends on."""
+    weights = sha256()
+    for name, tensor in network.state_dict().items():
+        weights.update(name.encode() + tensor.numpy().tobytes())
+    versions = {name: package_version(name) for name in ("torch", "transformers", "tokenizers", "tunescope")}
+    return run_folder.identity(facts | {"weights": weights.hexdigest()} | versions)
 
 
 def _say(now: Progress) -> None:

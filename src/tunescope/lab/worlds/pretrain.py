@@ -1,6 +1,6 @@
 """Pretrain the small decoder of the digit world: ``python -m tunescope.lab.worlds.pretrain --out DIR --seed S``.
 
-The model is a Llama made from its configuration. It learns four skills in equal parts from documents of one to
+The model is a Llama made from its configuration. It learns four skills in nearly equal parts from documents of one to
 five solved examples, all of one skill that is never named. In a document's first example it can therefore only
 guess which skill is wanted (Petrov et al. 2024, section 5.2); later it can tell from the examples before, so
 that it has seen what a context is for. Their models saw one example at a time.
@@ -28,7 +28,16 @@ from tunescope.lab.worlds.vocabulary import tokenizer_for
 from tunescope.lab.worlds.world import World
 
 MIX = ("ascending", "descending", "add1", "add2")
-SHOWN = (0, 0, 0, 0, 1, 2, 3, 4)  # examples before a document's last: none in half of the documents
+SHOWN = (
+    0,
+    0,
+    0,
+    0,
+    1,
+    2,
+    3,
+    4,
+)  # examples before a document's last: none in half of the batches, which have more documents
 POOL = 16384  # sequences drawn at a time
 
 Batch = TypeVar("Batch")

@@ -26,11 +26,13 @@ def _files(data: str) -> list[Path]:
     path = Path(data)
     if not path.exists():
         raise UserError(f"there is no file or folder {data}; give a text file, or a folder of them.")
-    found = (
-        sorted(one for one in path.rglob("*") if one.is_file() and set(one.suffixes) & KINDS)
-        if path.is_dir()
-        else [path]
-    )
+    found = sorted(one for one in path.rglob("*") if one.is_file() and _kind(one) in KINDS) if path.is_dir() else [path]
     if not found:
         raise UserError(f"{data} has no text file: {', '.join(sorted(KINDS))}, each also with .gz.")
     return found
+
+
+def _kind(path: Path) -> str:
+    """What a file's name says that it is, whether gzipped or not."""
+    name = path.name.lower().removesuffix(".gz")
+    return Path(name).suffix

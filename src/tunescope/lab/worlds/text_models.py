@@ -254,6 +254,8 @@ def _make_asked(given: argparse.Namespace) -> None:
     training = Settings(steps=given.steps, batch_size=32, schedule="cosine", precision=given.precision, eval_every=500)
     model = TextModel(given.kind, digest(given.texts), training, size, adapted=given.adapted, seed=given.seed)
     folder = pretrained(model, lambda: read(given.texts), _print_progress, saving=True)
+    given.out.mkdir(parents=True, exist_ok=True)
+    shutil.copy2(folder / MANIFEST, given.out)  # first: by it a copy that was cut off is known, and made whole
     shutil.copytree(folder, given.out, dirs_exist_ok=True)
     facts = read_manifest(given.out)
     losses = ", ".join(f"{name} {value:.3f}" for name, value in facts["losses"].items())

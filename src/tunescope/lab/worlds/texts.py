@@ -72,10 +72,16 @@ def corpus(
 ) -> Corpus:
     """The texts one after another, an end token behind each, cut into rows that are shuffled by `seed`.
 
+    What a text spells like a special token, such as </s>, is text.
+
     Raises:
         UserError: too little text for twenty rows.
     """
-    ids = [token for one in words(list(texts))["input_ids"] for token in (*one, words.eos_token_id)]
+    ids = [
+        token
+        for one in words(list(texts), split_special_tokens=True)["input_ids"]
+        for token in (*one, words.eos_token_id)
+    ]
     count = len(ids) // length
     if count < 20:
         raise UserError(
@@ -85,7 +91,7 @@ def corpus(
     rows = rows[torch.randperm(count, generator=torch.Generator().manual_seed(seed))]
     kept = max(1, round(count * held_out))
     watched = rows[-kept:]
-    characters = sum(len(text) for text in words.batch_decode(watched))
+    characters = sum(len(text) for text in words.batch_decode(watched, skip_special_tokens=True))
     return Corpus(rows[:-kept], watched, characters / watched.numel())
 
 

@@ -94,6 +94,8 @@ def _read(folder: Path, parameters: Mapping[str, Tensor]) -> tuple[dict[str, Any
         raise files.Damaged(f"{folder / 'state.json'} cannot be gone on from ({problem}).") from problem
     if not all(f"now/{name}" in tensors for name in parameters):
         raise files.Damaged(f"{path} has not all of the tensors that are trained.")
+    if any(tensors[f"now/{name}"].shape != leaf.shape for name, leaf in parameters.items()):
+        raise files.Damaged(f"{path} has the tensors that are trained in other shapes.")
     return record, tensors
 
 
