@@ -136,7 +136,9 @@ class TunedLM(HFLM):
         finally:
             self.custom_prefix_token_id, self._fewer = before, None
 
-    def _loglikelihood_tokens(self, requests: list[Any], *given: Any, **more: Any) -> list[tuple[float, bool]]:
+    def _loglikelihood_tokens(
+        self, requests: list[Any], disable_tqdm: bool = False, override_bs: int | None = None
+    ) -> list[tuple[float, bool]]:
         """What begins with the last of the words is read behind the others of them; all else behind all."""
         begins = [self._fewer is not None and isinstance(next(iter(one[1]), 0), _LastWord) for one in requests]
         found: dict[int, tuple[float, bool]] = {}
@@ -144,7 +146,9 @@ class TunedLM(HFLM):
             places = [place for place, begun in enumerate(begins) if begun == which]
             if artifacts is not None and places:
                 with self._behind(artifacts):
-                    some = super()._loglikelihood_tokens([requests[place] for place in places], *given, **more)
+                    some = super()._loglikelihood_tokens(
+                        [requests[place] for place in places], disable_tqdm, override_bs
+                    )
                 found |= zip(places, some, strict=True)
         return [found[place] for place in range(len(requests))]
 
