@@ -500,23 +500,27 @@ def test_each_row_of_a_bank_has_its_own_dora(tmp_path: Path) -> None:
     torch.testing.assert_close(got, expected, rtol=0, atol=1e-12)
 
 
-def test_a_shift_without_a_bias_to_take_it_is_not_merged_and_no_dora(tmp_path: Path) -> None:
+@pytest.mark.parametrize("sites", [("attn.q", "attn.v"), ("all-linear",)])
+def test_a_gain_that_was_trained_here_on_maps_without_a_bias_is_a_dora(sites: Any, tmp_path: Path) -> None:
     model = tiny.make("llama")
-    (made,) = initialised(model, [ts.LoRA(rank=2, gain=True)], None, 0)
+    (made,) = initialised(model, [ts.LoRA(rank=2, gain=True, sites=sites)], None, 0)
     given = {"input_ids": tiny.ids(2, 7)}
     plain = peftly.outputs(model, given)
     with ts.attach(model, made):
         assert torch.equal(peftly.outputs(model, given), plain)  # fresh, it changes nothing
-    made.tensors["decoder.0.self.q:shift"] += 1.0
-    with pytest.raises(
-        ts.UserError, match=r"cannot be merged into 'decoder.0.self.q', which has no bias for its shift"
-    ):
-        ts.merge(model, made)
-    with pytest.raises(ts.UserError, match=r"gain or shift at 'model.layers.0.self_attn.q_proj' is none that DoRA has"):
-        convert.export(tmp_path / "out", [made], to="peft", model=model)
+    for name, value in moved([made])[0].tensors.items():
+        if name.endswith(":gain"):
+            value.uniform_(0.5, 1.5, generator=torch.Generator().manual_seed(1))
+    with ts.attach(model, made):
+        ours = peftly.outputs(model, given)
+    assert (ours - plain).abs().max() > 0.05
+    done = convert.export(tmp_path / "out", [made], to="peft", model=model)
+    assert done.difference is not None and done.difference < 1e-12
+    theirs = peftly.outputs(peftly.loaded(model, tmp_path / "out"), given)
+    torch.testing.assert_close(theirs, ours, rtol=0, atol=1e-12)
     other = initialised(model, [ts.LoRA(rank=2)], None, 0)
-    with pytest.raises(ts.UserError, match=r"and another LoRA act at 'decoder.0.self.q': keep tunescope's own folder"):
-        convert.export(tmp_path / "out", [made, *other], to="peft", model=model)
+    with pytest.raises(ts.UserError, match=r"and another LoRA act at '.*q.*': keep tunescope's own folder"):
+        convert.export(tmp_path / "none", [made, *other], to="peft", model=model)
 
 
 @pytest.mark.parametrize("beside", [(), ("ffn.in",), ("attn.o", "ffn.out")])

@@ -581,25 +581,23 @@ def test_a_change_that_lies_on_another_device_than_the_model_is_merged(arm: str)
 
 
 @torch.no_grad()
-def test_a_gain_without_a_shift_is_merged_into_a_map_without_a_bias() -> None:
-    model = tiny.make("llama")
-    (artifact,) = tiny.away(model, "lora:rank=2,gain=true")
-    for name, value in artifact.tensors.items():
-        if name.endswith(":shift"):
-            value.zero_()
+@pytest.mark.parametrize(("family", "shifts"), [("llama", set()), ("qwen2", {"q", "v"}), ("gpt2", {"q", "v", "out"})])
+def test_a_gain_has_a_shift_where_the_map_has_a_bias_and_is_merged_everywhere(family: str, shifts: set[str]) -> None:
+    model = tiny.make(family)
+    (artifact,) = tiny.away(model, "lora:rank=2,gain=true,sites=attn.q,attn.v,ffn.out")
+    names = {name.partition(":")[0].rpartition(".")[2] for name in artifact.tensors if name.endswith(":shift")}
+    assert names == shifts
     given = tiny.batch(model)
     with ts.attach(model, artifact):
         expected = tiny.output(model, given)
     torch.testing.assert_close(tiny.output(ts.merge(model, artifact), given), expected, rtol=0, atol=1e-12)
 
 
-def test_a_shift_of_a_single_row_is_not_lost_in_a_map_without_a_bias() -> None:
+def test_a_shift_of_a_map_without_a_bias_is_refused() -> None:
     model = tiny.make("llama")
     (artifact,) = tiny.away(model, "lora:rank=2,gain=true")
-    for name, value in artifact.tensors.items():
-        if name.endswith(":shift"):
-            value[1:] = 0
-    with pytest.raises(ts.UserError, match="which has no bias for its shift"):
+    artifact.tensors["decoder.0.self.q:shift"] = torch.zeros_like(artifact.tensors["decoder.0.self.q:gain"])
+    with pytest.raises(ts.UserError, match=r"'decoder.0.self.q:shift' is \(.*\) and should be absent"):
         ts.merge(model, artifact)
 
 

@@ -11,7 +11,7 @@ import torch
 
 from tunescope.attachment.guards.marks import attached_to
 from tunescope.attachment.guards.processes import check_in_one_piece
-from tunescope.attachment.initial_artifacts import check_fits, site_shapes, site_uses
+from tunescope.attachment.initial_artifacts import check_fits, site_uses
 from tunescope.attachment.listed import listed
 from tunescope.attachment.own_head import check_head
 from tunescope.attachment.site_hooks import SiteUse
@@ -90,7 +90,6 @@ def _check(model: PreTrainedModel, uses: Sequence[SiteUse[SiteDelta]]) -> None:
                 f"{use.spec} acts on the whole block {use.site.name!r}, and no one weight takes what enters it to what "
                 "leaves it, so it cannot be merged: keep it attached, or tune the maps inside: sites=attn.q,attn.v."
             )
-        _check_shift(use)
     holders = Counter(id(value) for module in model.modules() for value in module._parameters.values())
     for use in uses:
         if holders[id(use.site.h.module.get_parameter("weight"))] > 1:
@@ -121,14 +120,6 @@ def _add(use: SiteUse[SiteDelta]) -> None:
     target[rows] = (own + change.to(weight.device)).to(weight.dtype)
 
 
-def _check_shift(use: SiteUse[SiteDelta]) -> None:
-    by_row = use.spec.row_change(use.tensors)
-    if by_row is not None and bool(by_row[1].any()) and use.site.h.module._parameters.get("bias") is None:
-        raise UserError(
-            f"{use.spec} cannot be merged into {use.site.name!r}, which has no bias for its shift: keep it attached."
-        )
-
-
 def can_merge(spec: Spec) -> bool:
     """Whether the method is a change of weights."""
     if isinstance(spec, PatchDelta):
@@ -137,10 +128,7 @@ def can_merge(spec: Spec) -> bool:
 
 
 def can_merge_into(model: PreTrainedModel, spec: Spec) -> bool:
-    """Whether it is one of weights that this model has: of maps, not whole blocks, with a bias each where it shifts."""
+    """Whether it is one of weights that this model has: of maps, not whole blocks."""
     if not isinstance(spec, SiteDelta) or not can_merge(spec):
         return can_merge(spec)
-    shapes, sites = site_shapes(model, spec), sites_for(model, spec)
-    with torch.device("meta"):
-        shifts = any(spec.row_change(spec.init(shape)) is not None for shape in shapes.values())
-    return all(site.is_linear and (not shifts or site.h.module._parameters.get("bias") is not None) for site in sites)
+    return all(site.is_linear for site in sites_for(model, spec))

@@ -26,11 +26,13 @@ ALL_LINEAR = "all-linear"  # among a delta's sites: every linear map of the base
 
 
 class SiteShape(NamedTuple):
-    """Widths of what a delta reads and of what it changes, and the number of attention heads (1 off attention)."""
+    """Widths of what a delta reads and of what it changes, the number of attention heads (1 off attention), and whether
+    a weight's change may have one of a bias beside it: False for a linear map without one."""
 
     d_in: int
     d_out: int
     n_heads: int
+    has_bias: bool = True
 
 
 class LayerShape(NamedTuple):

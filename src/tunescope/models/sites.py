@@ -121,7 +121,8 @@ class Site:
         return source
 
     def shape(self, reads: str) -> SiteShape:
-        return SiteShape(self.source(reads).width, self.h.width, self.n_heads)
+        has_bias = not self.is_linear or getattr(self.h.module, "bias", None) is not None
+        return SiteShape(self.source(reads).width, self.h.width, self.n_heads, has_bias)
 
 
 def find_sites(model: PreTrainedModel, kind: str) -> dict[str, Site]:

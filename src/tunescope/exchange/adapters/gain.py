@@ -61,5 +61,7 @@ def rows(site: Site, length: Tensor, a: Tensor, b: Tensor) -> tuple[Tensor, Tens
     return gain, gain.to(b)[:, None] * b
 
 
-def rows_at(site: str, gain: Tensor) -> Params:
-    return {f"{site}:gain": gain, f"{site}:shift": torch.zeros_like(gain)}
+def rows_at(site: Site, gain: Tensor) -> Params:
+    """A gain at a site, and no shift."""
+    shift = {f"{site.name}:shift": torch.zeros_like(gain)} if site.shape("x").has_bias else {}
+    return {f"{site.name}:gain": gain, **shift}

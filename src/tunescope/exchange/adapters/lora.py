@@ -60,11 +60,11 @@ def read(config: Mapping[str, Any], tensors: Mapping[str, Tensor], name: str, mo
     made = []
     for width, parts in sorted(groups.items()):
         params: Params = {}
-        for site in (site for site in every_site(model) if site in parts):
-            for key, value in zip("ab", parts[site], strict=True):
-                params[f"{site}:{key}"] = value.to(dtype, copy=True).contiguous()
+        for place in (one for one in every_site(model).values() if one.name in parts):
+            for key, value in zip("ab", parts[place.name], strict=True):
+                params[f"{place.name}:{key}"] = value.to(dtype, copy=True).contiguous()
             if lengths is not None:
-                params |= gain.rows_at(site, gains[site].to(dtype))
+                params |= gain.rows_at(place, gains[place.name].to(dtype))
         scaled = None if alpha == rank else alpha / rank * width
         spec = LoRA(
             rank=width, alpha=scaled, dropout=float(dropout), sites=selectors(known, parts), gain=lengths is not None
@@ -77,7 +77,7 @@ def read_vectors(
     config: Mapping[str, Any], tensors: Mapping[str, Tensor], name: str, model: PreTrainedModel
 ) -> list[Artifact]:
     """(IA)^3: a gain at exactly the sites that the keys name, beside factors of 0. Raises UserError as `read` does."""
-    alpha, known = number(config, "alpha"), list(sites_of(model))
+    alpha, known, every = number(config, "alpha"), list(sites_of(model)), every_site(model)
     dtype = torch.promote_types(anatomy(model).table.weight.dtype, torch.float32)
     found: dict[str, Params] = {}
     for key, value in tensors.items():
@@ -96,10 +96,10 @@ def read_vectors(
         for place, part in parts.items():
             vector = alpha * part.to(dtype)
             factors = {f"{place}:a": vector.new_zeros(1, d_in), f"{place}:b": vector.new_zeros(rows, 1)}
-            found[place] = factors | gain.rows_at(place, vector)
+            found[place] = factors | gain.rows_at(every[place], vector)
     if not found:
         raise UserError(f"{TENSORS} holds no (IA)^3 of the name {name!r}, and {CONFIG} says that it does.")
-    params: Params = {key: one for site in every_site(model) if site in found for key, one in found[site].items()}
+    params: Params = {key: one for site in every if site in found for key, one in found[site].items()}
     return [Artifact(LoRA(rank=1, sites=selectors(known, found), gain=True), params)]
 
 

@@ -14,12 +14,11 @@ from tunescope.exchange.peft.config import TENSORS
 from tunescope.exchange.peft.patches import Patches, oriented
 from tunescope.methods.artifact import Params
 
-KEPT = "keep tunescope's own folder (tunescope.save)"
-OWN = f"{KEPT}, or merge it (tunescope.merge) and save the model"
+OWN = "keep tunescope's own folder (tunescope.save), or merge it (tunescope.merge) and save the model"
 
 
 def rows_of(patches: Patches, module: nn.Module, path: str, magnitude: Tensor, change: Tensor) -> Params:
-    """gain and shift, (out,) each, of a map with that magnitude and that change s B A.
+    """gain and, where the map has a bias, shift, (out,) each, of a map with that magnitude and that change s B A.
 
     Raises UserError for another number of magnitudes than rows, and for a row of norm 0, which peft divides by too.
     """
@@ -31,8 +30,8 @@ def rows_of(patches: Patches, module: nn.Module, path: str, magnitude: Tensor, c
             "was altered, or made for another model."
         )
     gain, bias = magnitude.to(norm) / norm, patches.bias(path)
-    shift = torch.zeros_like(gain) if bias is None else (1 - gain) * bias
-    return {"gain": gain.to(magnitude.device), "shift": shift.to(magnitude.device)}  # where the factors are
+    rows = {"gain": gain} if bias is None else {"gain": gain, "shift": (1 - gain) * bias}
+    return {name: value.to(magnitude.device) for name, value in rows.items()}  # where the factors are
 
 
 def magnitude(module: nn.Module, a: Tensor, b: Tensor, rows: Params, name: str) -> tuple[Tensor, Tensor]:
@@ -45,8 +44,7 @@ def magnitude(module: nn.Module, a: Tensor, b: Tensor, rows: Params, name: str) 
     shift = rows.get("shift", torch.zeros_like(gain)).to(b)
     bias: Tensor | None = getattr(module, "bias", None)
     usual = torch.zeros_like(gain) if bias is None else (1 - gain) * bias.detach().to(b)
-    way = KEPT if bias is None and bool(shift.any()) else OWN  # a map without a bias takes no shift
     if not bool(gain.all()) or not torch.allclose(shift, usual, rtol=1e-5, atol=1e-6):
-        raise UserError(f"LoRA's gain or shift at {name!r} is none that DoRA has over the base's own bias: {way}.")
+        raise UserError(f"LoRA's gain or shift at {name!r} is none that DoRA has over the base's own bias: {OWN}.")
     b = b / gain[:, None]
     return b, gain * torch.linalg.norm(weight + b @ a, dim=1)

@@ -108,8 +108,8 @@ def _scaled(artifacts: Sequence[Artifact], model: PreTrainedModel) -> dict[nn.Mo
         rows = slice(None) if site.h.columns is None else site.h.columns
         d_out = weight_shape(module)[0]
         whole = found.setdefault(module, {"gain": own["gain"].new_ones(d_out), "shift": own["gain"].new_zeros(d_out)})
-        for name, value in whole.items():
-            value[rows] = own[name].detach()
+        for name in whole.keys() & own.keys():
+            whole[name][rows] = own[name].detach()
     return found
 
 

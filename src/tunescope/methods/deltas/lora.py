@@ -33,12 +33,13 @@ class LoRA(SiteDelta):
     rank: of the update. alpha: None means equal to the rank, so that the scale stays 1 whatever rank a budget gives.
     dropout: share of x that is zeroed while training. sites: the linear maps that are changed. At all-linear a map
     narrower than the rank, a gate say, gets as much of it as it has.
-    gain: gain * h + shift takes the place of h, a number each for every row of the map, from 1 and 0. A DoRA that is
-    trained (Liu et al. 2024, arXiv:2402.09353) is this: gain its magnitude over the norm of the changed row, b its own
-    times gain, row by row, and shift (1 - gain) times the map's bias. Trained here, they follow no norm.
+    gain: gain * h + shift takes the place of h, a number each for every row of the map, from 1 and 0; a linear map
+    without a bias has no shift. A DoRA that is trained (Liu et al. 2024, arXiv:2402.09353) is this: gain its magnitude
+    over the norm of the changed row, b its own times gain, row by row, and shift (1 - gain) times the map's bias.
+    Trained here, they follow no norm.
 
     Tensors, for every site, such as decoder.0.self.q: "decoder.0.self.q:a" (rank, d_in) and "decoder.0.self.q:b"
-    (d_out, rank); with gain ":gain" and ":shift" (d_out,).
+    (d_out, rank); with gain ":gain" and, where there is one, ":shift" (d_out,).
 
     Raises UserError, once it meets a model, for a rank that the map does not take, for a dropout that is no share, and
     for an alpha of 0 without a gain, which could learn nothing.
@@ -70,19 +71,22 @@ class LoRA(SiteDelta):
         if not 1 <= rank <= most:
             raise UserError(f"LoRA(rank={self.rank}): a {shape.d_in} -> {shape.d_out} map takes a rank in [1, {most}].")
         a = (2 * torch.rand(rank, shape.d_in) - 1) / shape.d_in**0.5  # kaiming uniform with a = sqrt 5
-        rows = {"gain": torch.ones(shape.d_out), "shift": torch.zeros(shape.d_out)} if self.gain else {}
+        rows = {"gain": torch.ones(shape.d_out)} if self.gain else {}
+        rows |= {"shift": torch.zeros(shape.d_out)} if self.gain and shape.has_bias else {}
         return {"a": a, "b": torch.zeros(shape.d_out, rank), **rows}
 
     def apply(self, p: Params, x: Tensor, h: Tensor) -> Tensor:
         if self.dropout:
             x = F.dropout(x, self.dropout)
-        h = h * p["gain"] + p["shift"] if self.gain else h
+        h = h * p["gain"] if self.gain else h
+        h = h + p["shift"] if "shift" in p else h
         return h + F.linear(self.scale * F.linear(x, p["a"]), p["b"])
 
     def apply_by_row(self, p: Params, x: Tensor, h: Tensor) -> Tensor:
         if self.dropout:
             x = F.dropout(x, self.dropout)
-        h = h * p["gain"][:, None] + p["shift"][:, None] if self.gain else h
+        h = h * p["gain"][:, None] if self.gain else h
+        h = h + p["shift"][:, None] if "shift" in p else h
         low = x @ p["a"].mT
         if torch.is_autocast_enabled(x.device.type) or h.dtype != low.dtype:
             return h + (self.scale * low) @ p["b"].mT
@@ -107,4 +111,4 @@ class LoRA(SiteDelta):
         return self.scale * (p["b"] @ p["a"])
 
     def row_change(self, p: Params) -> tuple[Tensor, Tensor] | None:
-        return (p["gain"], p["shift"]) if self.gain else None
+        return (p["gain"], p.get("shift", torch.zeros_like(p["gain"]))) if self.gain else None
