@@ -23,7 +23,8 @@ SMALL = World(length=5, digits=6, few=4)
 class Named:
     """The skills, the words that names are made of, and how many make one.
 
-    spoiled: the share of training sequences under a name that is no skill's, one word or more of a name replaced.
+    spoiled: the share of training sequences under a name that is no skill's, one word or more of a name replaced; in
+    one of tens of thousands it is another skill's by chance.
     language: what names are drawn by, so that models of several seeds may share them; None: by the model's own seed.
     vocabulary_order: what the places of words in the vocabulary are drawn by, as if tokenizers differed; None: in turn.
     """
