@@ -17,6 +17,13 @@ def test_the_bundled_prose_is_30_kilobytes_of_plain_english_out_of_the_books_tha
     assert "Gutenberg" not in text and "_" not in text
 
 
+def test_a_part_of_a_corpus_gives_its_texts(tmp_path):
+    (tmp_path / "train.jsonl").write_text('{"text": "one", "label": 0}\n{"text": "two", "label": 1}\n')
+    assert texts(f"sst2:{tmp_path}#train", 9) == ["one", "two"]
+    with pytest.raises(UserError, match="several parts"):
+        texts(f"sst2:{tmp_path}", 9)
+
+
 def test_a_file_of_lines_and_one_of_rows_give_their_texts(tmp_path):
     (tmp_path / "a.txt").write_bytes("one line\r\n\n  another\u2028\x0cto its end \n".encode())
     (tmp_path / "a.jsonl.gz").write_bytes(gzip.compress(json.dumps({"text": "a row"}).encode()))

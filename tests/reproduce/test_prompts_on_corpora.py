@@ -18,7 +18,7 @@ from tunescope.models.load import load_model
 from tunescope.reproduce import corpus_table
 from tunescope.reproduce.ask import Ask
 from tunescope.reproduce.recipe import find
-from tunescope.reproduce.recipes import _label_tasks, lm_bff
+from tunescope.reproduce.recipes import _label_tasks, lm_bff, pez
 from tunescope.reproduce.run import reproduce
 from tunescope.system import run_folder
 
@@ -135,6 +135,15 @@ def test_a_search_that_the_budget_does_not_suffice_for_says_so_in_its_row_and_th
     (refused,) = (cell for label, cell in told.items() if label.startswith("greedy"))
     assert "passes are too few: one step takes" in refused["text"] and not refused["values"]
     assert told["no prompt"]["values"]
+
+
+def test_passes_are_those_of_the_seeds_that_were_not_refused():
+    refused = pez._refused("too few passes", 1)
+    done = {"prompt": "a", "passes": 90, "steps": 3, "nats": 4.0, "scores": {"accuracy": [0.5]}, "carried": [0.25]}
+    own, nats, other, passes, _ = pez._cells([refused, done], ["other"], {}, says="")
+    assert passes.text == "90 in 3 steps" and nats.values == (4.0,)
+    assert own.text == other.text == "seed 0: too few passes"
+    assert pez._cells([refused], ["other"], {}, says="")[3].text == "0"
 
 
 def test_published_settings_are_those_of_the_authors_code(tmp_path):

@@ -2,6 +2,7 @@
 
 import importlib
 import json
+import math
 import re
 from dataclasses import asdict, replace
 
@@ -160,7 +161,7 @@ def test_few_rows_are_the_same_subset_for_every_method_and_drawn_anew_for_every_
 
 
 def test_few_rows_are_trained_on_for_the_published_steps_beside_their_own_development_rows(tmp_path, monkeypatch):
-    recipe, seen = find("prefix-low-data"), []
+    recipe, seen, inputs = find("prefix-low-data"), [], []
     folder, _ = tinyrun.write(tmp_path)
     ask = Ask("prefix-low-data", "paper", model=folder, data=e2e(tmp_path / "e2e", 650), seeds=1)
     settings = recipe.settings(ask)
@@ -170,6 +171,7 @@ def test_few_rows_are_trained_on_for_the_published_steps_beside_their_own_develo
 
     def compared(settings, unit, folder, given):
         seen.append((settings["course"]["steps"], len(given["train"]), len(given["dev"])))
+        inputs.append(len({row["input"] for row in given["dev"]}))
         return corpus_line.REFUSED | {"status": "diverged", "reason": "", "told": []}
 
     monkeypatch.setattr(corpus_line, "compared", compared)
@@ -184,6 +186,18 @@ def test_few_rows_are_trained_on_for_the_published_steps_beside_their_own_develo
     seen.clear()
     recipe.work(recipe.settings(replace(ask, steps=400)), {"arm": "full", "part": "50"}, tmp_path)
     assert seen == [(400, 50, 15)]
+    inputs.clear()
+    few = recipe.settings(replace(ask, inputs=6))
+    for size in recipe.SIZES:
+        recipe.work(few, {"arm": "full", "part": str(size)}, tmp_path)
+    assert inputs == [recipe.own_dev(few, {"part": size}) for size in recipe.SIZES] == [6] * 4
+
+
+@pytest.mark.parametrize(
+    ("metric", "most"), [("squad_f1", 1.0), ("accuracy", 1.0), ("bleu", 100.0), ("cider", 10.0), ("nist", math.inf)]
+)
+def test_a_score_has_the_bounds_of_its_metric(metric, most):
+    assert corpus_line.bounds(metric) == (0.0, most)
 
 
 def test_a_line_of_few_rows_ends_with_the_subset_that_failed(tmp_path, monkeypatch):
@@ -253,12 +267,12 @@ def test_settings_of_another_corpus_than_the_published_one_are_told(tmp_path):
 def test_few_rows_as_published_have_development_rows_steps_and_seeds_of_their_own():
     recipe, rows = find("prefix-low-data"), Rows([{"input": str(number)} for number in range(200)], ("told",))
     course = asdict(published.FEW)
-    settings = {"protocol": "paper", "course": course}
+    settings = {"protocol": "paper", "course": course, "rows": {}}
     drawn = [recipe._drawn(settings, rows, 50, subset) for subset in (0, 0, 1)]
     assert [(len(one["train"]), len(one["dev"]), one["train"].notes) for one in drawn] == [(50, 15, ("told",))] * 3
     texts = [{part: {row["input"] for row in one[part]} for part in one} for one in drawn]
     assert texts[0] == texts[1] != texts[2] and not texts[0]["train"] & texts[0]["dev"]
-    free = recipe._drawn({"protocol": "tuned"}, rows, 50, 0)
+    free = recipe._drawn({"protocol": "tuned", "rows": {}}, rows, 50, 0)
     assert list(free) == ["train"] and free["train"] == drawn[0]["train"]  # the same subset, and the corpus's dev
     published_ones = settings | {"steps_by_rows": recipe.STEPS}
     steps = {
@@ -546,6 +560,10 @@ def test_some_lines_of_a_table_are_named_and_a_name_of_none_is_refused(tmp_path)
     noise, tokens = arms[:2], arms[2:]
     assert tokens == [arm.replace("length=30", "length=30,init_from=tokens") for arm in noise] != noise
     assert command(ask).endswith("--lines mam 'LoRA, feed'") and str(default_folder(ask)).endswith("mam-LoRA--feed")
+    names = [
+        default_folder(replace(ask, lines=tuple("line" * 9 + more for more in some))).name for some in ("abcdef", "g")
+    ]
+    assert len(names[0]) < 100 and names[1].endswith("line" * 9 + "g")
     with pytest.raises(UserError, match=r"--lines: none has 'IA3' in its name\. They are: full tuning; BitFit"):
         find("unified-main").settings(replace(ask, lines=("IA3",)))
     with pytest.raises(UserError, match="petrov-table1 has no use for --lines"):
@@ -678,6 +696,8 @@ def test_a_seed_that_diverged_and_one_below_half_of_the_best_line_have_failed(tm
     best = (8.0 + 3.9 + 4.0) / 3  # its half is 2.65
     assert rows[0][1].mean == pytest.approx(best) and rows[0][2].values == (pytest.approx(8.0 - 3.9),)
     assert [cells[3].text for cells in rows] == ["0 of 3", "3 of 3"] and rows[1][1].values == (2.0, 1.0, 0.0)
+    none = [(unit, outcome | {"scores": {"bleu": [0.0] * 3}}) for unit, outcome in found]
+    assert [cells[3].text for _, cells in recipe.table(settings, none).rows] == ["3 of 3", "3 of 3"]
 
 
 def test_a_prefix_by_a_network_and_one_without_are_trained_at_each_rate(tmp_path, in_process):
@@ -976,8 +996,9 @@ def test_a_curve_says_its_numbers_and_draws_a_line_a_method():
     drawn = _curve.drawn(lines, ("rows", "BLEU"), corpus_line.bounds("bleu"))
     assert drawn.count("<circle") == 3 and "prefix &lt;b&gt;" in drawn and "<b>" not in drawn
     assert "full: 50 1.50, 100 3.50" in drawn
-    wide = _curve.drawn({"full": {50: (5.0, 25.0)}}, ("rows", "BLEU"), corpus_line.bounds("bleu"))
-    assert ">150<" in wide  # Student's interval ends at 15 + 12.7 * 10
+    for metric, end in (("nist", ">150<"), ("bleu", ">100<")):  # Student's interval ends at 15 + 12.7 * 10
+        wide = _curve.drawn({"full": {50: (5.0, 25.0)}}, ("rows", metric), corpus_line.bounds(metric))
+        assert end in wide and (metric == "nist" or ">150<" not in wide)
 
 
 def test_a_curve_of_shares_ends_at_one_and_is_broken_where_a_size_has_no_score():

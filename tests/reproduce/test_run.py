@@ -268,6 +268,20 @@ def test_an_earlier_result_that_is_of_something_else_is_refused(toy, tmp_path_fa
         run.reproduce(Ask("toy"), other, workers=1, say=lambda line: None, earlier=toy / "result.json")
 
 
+@pytest.mark.parametrize(("named", "refused"), [(False, True), (True, False)])
+def test_arms_that_a_piece_does_not_name_are_all_in_it_and_have_to_be_the_same(toy, tmp_path, named, refused):
+    result = run.reproduce(Ask("toy"), toy, workers=1, say=lambda line: None)
+    units = [one | ({"arm": "a"} if named else {}) for one in Toy.units({"seeds": 2})]
+    held = [{"unit": unit, "outcome": one["outcome"]} for unit, one in zip(units, result["units"], strict=True)]
+    sealed_json.put(tmp_path / "held.json", result | {"units": held, "settings": {"seeds": 2, "arms": ["a"]}})
+    with (
+        pytest.raises(ts.UserError, match=r"other settings \(arms \['a'\], here \['a', 'b'\]")
+        if refused
+        else nullcontext()
+    ):
+        earlier.taken_over("toy", {"seeds": 2, "arms": ["a", "b"]}, units, tmp_path / "held.json", tmp_path / "new")
+
+
 def test_an_earlier_result_that_is_not_there_is_told(toy):
     with pytest.raises(ts.UserError, match=r"--earlier .*nope\.json: there is no such file\. Give the result\.json of"):
         run.reproduce(Ask("toy"), toy, workers=1, say=lambda line: None, earlier=toy / "nope.json")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tunescope.data import corpus_name
 from tunescope.data.parquet import SUFFIX
 from tunescope.data.read import read
 from tunescope.data.row import value
@@ -19,7 +20,7 @@ def texts(path: str, count: int, longest: int | None = None) -> list[str]:
     Raises UserError for a file that cannot be read, and for one without a text.
     """
     plain = Path(path).with_suffix("") if path.lower().endswith(".gz") else Path(path)
-    if plain.suffix.lower() in (*FORMATS, SUFFIX):
+    if plain.suffix.lower() in (*FORMATS, SUFFIX) or corpus_name.parsed(path) is not None:
         found = [value(row, "text", index) for index, row in enumerate(read(path, longest))]
     else:
         found = text_of(path).split("\n")

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from tunescope.data import scores
 from tunescope.data.scores import aggregate, statistics
 from tunescope.report.cells import Cell, Table
 from tunescope.report.verdict import edges
@@ -24,7 +25,6 @@ from tunescope.tasks.kinds.generation import Generation
 from tunescope.trial.train.settings import Settings as Training
 
 Parts = Mapping[str, Sequence[Mapping[str, Any]]]
-SHARES = {"accuracy", "exact_match"}
 ILLEGAL = "no label"
 PARTS = {"train", "dev", "test"}
 TRIAL = ("learning_rate", "learning_rates", "dev", "status")
@@ -134,7 +134,7 @@ def table(settings: Settings, found: Found) -> Table:
 
 def bounds(metric: str) -> tuple[float, float]:
     """What a score can be."""
-    return 0.0, 1.0 if metric in SHARES else math.inf
+    return 0.0, scores.scale(metric) if scores.is_bounded(metric) else math.inf
 
 
 def notes(settings: Settings, found: Found = ()) -> list[str]:

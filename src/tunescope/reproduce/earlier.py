@@ -11,7 +11,8 @@ from tunescope.reproduce.inputs import HASHES, portable
 from tunescope.reproduce.recipe import Settings
 from tunescope.system import files, machine, run_folder, sealed_json
 
-LISTS = {"lines", "worlds", "whole", "arms", "starts"}  # settings that only say which pieces there are
+LISTS = {"lines", "worlds", "whole"}  # settings that only say which pieces there are
+SAID = {"arms": "arm", "starts": "start"}  # and those that do where every piece says its own
 NUMBERED = {"bases"}  # and which a piece says by its number, so that more of them may follow
 SEARCHES = "searches"  # by name, so that others may stand beside it, where a piece says which is its own
 PART = "part"  # of lines of which a piece says the part, so that more parts may follow
@@ -55,6 +56,7 @@ def taken_over(name: str, settings: Settings, units: Sequence[dict[str, Any]], r
 def _compared(settings: Settings, units: Sequence[dict[str, Any]]) -> Settings:
     """Of the settings those that a piece depends on and does not say itself, as JSON has them."""
     said = LISTS | ({"seeds"} if any("seed" in unit for unit in units) else set())
+    said |= {several for several, one in SAID.items() if all(one in unit for unit in units)}
     own = {key: value for key, value in settings.items() if key not in said}
     if not all("arm" in unit for unit in units):  # a piece is of several lines, and of these alone
         own |= {"lines": _by_part(settings.get("lines", ()), units)}

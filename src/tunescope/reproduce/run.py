@@ -32,6 +32,8 @@ from tunescope.trial.provenance import of_template
 
 Say = Callable[[str], None]
 
+LONGEST = 100  # characters of the names of lines in the name of a folder
+
 
 def reproduce(
     ask: Ask, out: Path, workers: int = 0, say: Say = say, executor: str = HERE, earlier: Path | None = None
@@ -258,7 +260,8 @@ def default_folder(ask: Ask) -> Path:
     tags += [f"{count}-{what}" for what, count in counts.items() if count is not None]
     tags += [ask.load] if ask.load else []
     tags += [ask.precision] if ask.precision != "auto" else []
-    tags += ["".join(letter if letter.isalnum() else "-" for letter in line) for line in ask.lines]
+    lines = "-".join("".join(letter if letter.isalnum() else "-" for letter in line) for line in ask.lines)
+    tags += [lines if len(lines) <= LONGEST else run_folder.identity({"lines": ask.lines})[:8]] if lines else []
     asked = {"template": ask.template, "words": ask.words, "test": ask.test}
     tags += [run_folder.identity(asked)[:8]] if any(asked.values()) else []
     return Path("runs") / "reproduce" / "-".join(tags)

@@ -127,7 +127,7 @@ def work(settings: Settings, unit: dict[str, Any], folder: Path) -> dict[str, An
 
 def _refused(reason: str, others: int) -> dict[str, Any]:
     """What a search comes to that the model or the budget does not let run."""
-    return {"prompt": "", "passes": 0, "nats": None, "scores": {}, "reason": reason, "carried": [""] * others}
+    return {"prompt": "", "passes": 0, "nats": None, "scores": {}, "reason": reason, "carried": [reason] * others}
 
 
 def _others(settings: Settings) -> list[str]:
@@ -198,7 +198,7 @@ def _cells(
         text = _label_tasks.lost("seed", lost, len(scores))
         cells.append(Cell(values, paper.get(name, ""), text=text, bounds=(0.0, 1.0)))
     nats = tuple(one["nats"] for one in outcomes if one["nats"] is not None)
-    passes = f"{fmean(one['passes'] for one in outcomes):,.0f}"
+    passes = f"{fmean([one['passes'] for one in outcomes if not one.get('reason')] or [0]):,.0f}"
     steps = [one["steps"] for one in outcomes if "steps" in one]  # which older pieces did not count
     passes += f" in {fmean(steps):,.0f} steps" if steps else ""
     return [cells[0], Cell(nats, digits=2), *cells[1:], Cell(text=passes), Cell(text=says)]

@@ -88,16 +88,22 @@ def work(settings: Settings, unit: dict[str, Any], folder: Path) -> dict[str, An
 
 
 def own_dev(settings: Settings, unit: Mapping[str, Any]) -> int:
-    """How many development rows a subset has of its own; 0 where it has those of the corpus."""
-    return round(DEV * int(unit["part"])) if settings["protocol"] == "paper" else 0
+    """How many development inputs a subset has of its own, at most; 0 where it has those of the corpus."""
+    drawn, most = _drawn_for_dev(settings, int(unit["part"])), settings["rows"].get("dev")
+    return drawn if most is None else min(drawn, most)
+
+
+def _drawn_for_dev(settings: Settings, size: int) -> int:
+    return round(DEV * size) if settings["protocol"] == "paper" else 0
 
 
 def _drawn(settings: Settings, rows: Any, size: int, subset: int) -> dict[str, Rows]:
     """A subset's training rows, and as published its own development rows, of none of them."""
-    own = own_dev(settings, {"part": size})
+    own = _drawn_for_dev(settings, size)
     drawn = random.Random(subset).sample(rows, size + own)
     train = {"train": Rows(drawn[:size], rows.notes)}
-    return train | {"dev": Rows(drawn[size:], ())} if own else train
+    dev = corpus_table.reduced(drawn[size:], settings["rows"].get("dev"), "dev")
+    return train | {"dev": Rows(dev, ())} if own else train
 
 
 def _together(found: list[dict[str, Any]]) -> dict[str, Any]:

@@ -63,7 +63,7 @@ def table(settings: Settings, found: Found) -> Table:
     best = max((fmean(values) for values in scored if values), default=0.0)
     rows = []
     for line, values, (_, outcome) in zip(settings["lines"], scored, found, strict=True):
-        failed = settings["seeds"] - sum(value >= HALF * best for value in values)
+        failed = settings["seeds"] - sum(value > 0 and value >= HALF * best for value in values)
         how_many = f"{failed} of {settings['seeds']}" if values or outcome["status"] == "diverged" else ""
         spread = Cell((max(values) - min(values),), digits=2) if len(values) > 1 else Cell()
         text = "" if values else outcome["reason"] or "none"
