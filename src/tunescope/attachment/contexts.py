@@ -160,18 +160,20 @@ def tell_call(model: PreTrainedModel, given: Mapping[str, Any], states: Iterable
 
     Raises UserError where a context at positions is not seen as tokens there would be.
     """
-    asked, told, most = given.get("output_attentions"), _text_told(model, given), 0
-    for state in states:
+    asked, every = given.get("output_attentions"), list(states)
+    stand = [sum(extra.at.shape[-1] for extra in state.extras if extra.at is not None) for state in every]
+    most = max(stand, default=0)
+    told = _text_told(model, given, stand=most > 0)
+    for state in every:
         state.asked = bool(model.config.output_attentions if asked is None else asked)
         state.told = told
-        most = max(most, sum(extra.at.shape[-1] for extra in state.extras if extra.at is not None))
     if told is not None and most:
         check_chunk(model, told.seen + told.columns + most)
         check_rescaled(model, told.seen + told.columns + most, told.position_ids)
 
 
-def _text_told(model: PreTrainedModel, given: Mapping[str, Any]) -> Told | None:
-    """None for what is no text."""
+def _text_told(model: PreTrainedModel, given: Mapping[str, Any], *, stand: bool) -> Told | None:
+    """None for what is no text. stand: whether contexts stand at positions, which a window may hide."""
     text = text_of(given)
     if text is None:
         return None
@@ -181,7 +183,18 @@ def _text_told(model: PreTrainedModel, given: Mapping[str, Any]) -> Told | None:
     if start is None and not seen and mask is not None and mask.dim() == 2:
         start = (mask.long() * torch.arange(1, mask.shape[1] + 1, device=mask.device)).argmax(1)  # the last real token
     positions = None if positions is None or positions.dim() != 2 else positions
-    return Told(text.shape[1], seen, start, positions)
+    padded = _padded_within(given, seen, text.shape[1]) if stand and positions is not None else None
+    return Told(text.shape[1], seen, start, positions, padded)
+
+
+def _padded_within(given: Mapping[str, Any], seen: int, columns: int) -> Tensor | None:
+    """(batch, columns), the padding between a row's first real token and each column of this call."""
+    mask = told_mask(given, seen + columns)
+    if mask is None or mask.dim() != 2 or mask.shape[1] != seen + columns:
+        return None
+    real, at = mask.long(), torch.arange(seen + columns, device=mask.device)
+    padded = at - real.argmax(1, keepdim=True) - (real.cumsum(1) - 1)
+    return padded[:, -columns:].clamp(min=0)
 
 
 def refuse_reentrant(model: PreTrainedModel) -> None:

@@ -18,13 +18,15 @@ class Told:
     """What one call of a stack says to all of its attention modules, whatever the family's layers hand on to them.
 
     columns: of the text in this call; seen: those that earlier calls had. output_start: see `output`.
-    position_ids: (batch or 1, columns), None where they are not one number a column.
+    position_ids: (batch or 1, columns), None where they are not one number a column. padded: how much padding stands
+    within the row's text in front of each column, which a sliding window counts; None where it is not known.
     """
 
     columns: int
     seen: int = 0
     output_start: int | Tensor | None = None
     position_ids: Tensor | None = None
+    padded: Tensor | None = None
 
 
 @dataclass(frozen=True)

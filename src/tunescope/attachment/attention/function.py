@@ -124,7 +124,7 @@ def _call_facts(state: LayerState) -> dict[str, Any]:
     if state.edits or any(extra.infix for extra in state.extras):
         found = {"output_start": told.output_start, "seen": told.seen, "columns": told.columns}
     if told.position_ids is not None and any(extra.at is not None for extra in state.extras):
-        found["position_ids"] = told.position_ids
+        found["position_ids"] = told.position_ids if told.padded is None else told.position_ids + told.padded
     return found
 
 

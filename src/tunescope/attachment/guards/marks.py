@@ -13,6 +13,7 @@ from tunescope.attachment.guards.guidance import guidance
 from tunescope.errors import UserError
 from tunescope.models.anatomy import anatomy, argument_names
 from tunescope.models.fingerprint import REGISTERED
+from tunescope.models.positions import seen_by
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -228,11 +229,9 @@ def _generate(model: PreTrainedModel) -> Callable[..., Any]:
     """The model's own, which tells where the output begins: not every cache and way of decoding lets one see it."""
 
     def generate(*args: Any, **kwargs: Any) -> Any:
-        text = kwargs.get("inputs_embeds")
-        text = kwargs.get("input_ids", kwargs.get("inputs", args[0] if args else None)) if text is None else text
         starts = model.__dict__[STARTS]
         before = getattr(starts, "output", None), told_guidance(model)
-        starts.output = 0 if text is None else text.shape[1] - 1
+        starts.output = _last_column(args, kwargs)
         starts.guidance = guidance(model, args, kwargs)
         try:
             return type(model).generate(model, *args, **kwargs)
@@ -240,3 +239,17 @@ def _generate(model: PreTrainedModel) -> Callable[..., Any]:
             starts.output, starts.guidance = before
 
     return generate
+
+
+def _last_column(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> int:
+    """The column of the input's last token.
+
+    Behind a cache the ids may be the new ones alone, beside a mask of all: by that transformers, too, tells them apart.
+    """
+    embeds = kwargs.get("inputs_embeds")
+    text = kwargs.get("input_ids", kwargs.get("inputs", args[0] if args else None)) if embeds is None else embeds
+    if text is None:
+        return 0
+    shape = getattr(kwargs.get("attention_mask"), "shape", None)
+    is_new = embeds is None and shape is not None and shape[1] != text.shape[1]
+    return int(text.shape[1]) - 1 + (seen_by(kwargs) if is_new else 0)
