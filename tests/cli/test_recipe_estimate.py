@@ -85,7 +85,8 @@ def test_a_subset_of_few_rows_is_scored_on_development_rows_of_its_own(models, t
     monkeypatch.setattr(estimate, "_taken", noted)
     assert list(estimate.lines(ask, recipe, "H100"))
     made = recipe.settings(ask)
-    drawn = {size: recipe._drawn(made, Rows([{}] * 650, ()), size, 0)["dev"] for size in (50, 100, 200, 500)}
+    rows = Rows([{"input": str(number), "target": ""} for number in range(650)], ())
+    drawn = {size: recipe._drawn(made, rows, size, 0)["dev"] for size in (50, 100, 200, 500)}
     assert counted == {str(size): len(rows) for size, rows in drawn.items()} and counted["50"] == 15
     ask = replace(ask, protocol="tuned")
     assert list(estimate.lines(ask, recipe, "H100")) and set(counted.values()) == {6}  # the corpus's
