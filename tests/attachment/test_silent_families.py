@@ -132,6 +132,21 @@ def images_or_words(family: str) -> dict[str, Tensor]:
 
 
 @torch.no_grad()
+def test_whisper_s_times_of_tokens_set_another_attention_which_is_told_in_a_way_that_works() -> None:
+    network, sound = model("whisper"), images_or_words("whisper")["input_features"]
+    given = {"input_features": sound, "max_new_tokens": 3, "do_sample": False}
+    vars(network.generation_config).update(no_timestamps_token_id=3, alignment_heads=[[0, 0]], is_multilingual=False)
+    with tiny.Float64(), ts.attach(network, ts.Prefix(length=2)):
+        expected = network.generate(**given)
+        with pytest.raises(
+            ts.UserError, match=r"generate\(return_token_timestamps=True\) sets it by itself: leave that"
+        ):
+            network.generate(**given, return_token_timestamps=True)
+        network.set_attn_implementation("tunescope")
+        assert torch.equal(network.generate(**given), expected)
+
+
+@torch.no_grad()
 @pytest.mark.parametrize("family", ["vit", "whisper", "clip_text_model", "jamba"])
 def test_a_prefix_stands_before_every_layer_of_what_takes_no_text(family: str) -> None:
     with tiny.Float64():

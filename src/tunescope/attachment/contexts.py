@@ -113,7 +113,7 @@ def entered(entry: nn.Module, enter: Callable[..., Any], places: Mapping[str, nn
 
     def check(*_: object) -> None:
         for config in configs:
-            _check_ours(getattr(config, "_attn_implementation", NAME))
+            _check_ours(config)
 
     handles = [
         entry.register_forward_pre_hook(uncompiled(check)),
@@ -130,12 +130,16 @@ def entered(entry: nn.Module, enter: Callable[..., Any], places: Mapping[str, nn
             module.__dict__.pop(STATE, None)
 
 
-def _check_ours(implementation: str) -> None:
+def _check_ours(config: object) -> None:
     """Another attention would not see the contexts, and say nothing."""
+    implementation = getattr(config, "_attn_implementation", NAME)
     if implementation != NAME:
+        by_itself = " generate(return_token_timestamps=True) sets it by itself: leave that out, or tune a delta alone."
         raise UserError(
             f"A context is attached, and attention was set to {implementation!r} since, which does not see it. Set "
             f"that before attach(), or back by model.set_attn_implementation({NAME!r})."
+            + by_itself
+            * (getattr(config, "model_type", "") == "whisper")
         )
 
 
