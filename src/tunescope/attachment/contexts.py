@@ -134,12 +134,11 @@ def _check_ours(config: object) -> None:
     """Another attention would not see the contexts, and say nothing."""
     implementation = getattr(config, "_attn_implementation", NAME)
     if implementation != NAME:
-        by_itself = " generate(return_token_timestamps=True) sets it by itself: leave that out, or tune a delta alone."
+        told = " generate(return_token_timestamps=True) sets it by itself: leave that out, or tune a delta alone."
+        told = told if getattr(config, "model_type", "") == "whisper" else ""
         raise UserError(
             f"A context is attached, and attention was set to {implementation!r} since, which does not see it. Set "
-            f"that before attach(), or back by model.set_attn_implementation({NAME!r})."
-            + by_itself
-            * (getattr(config, "model_type", "") == "whisper")
+            f"that before attach(), or back by model.set_attn_implementation({NAME!r}).{told}"
         )
 
 

@@ -28,16 +28,8 @@ from tunescope.lab.worlds.vocabulary import tokenizer_for
 from tunescope.lab.worlds.world import World
 
 MIX = ("ascending", "descending", "add1", "add2")
-SHOWN = (
-    0,
-    0,
-    0,
-    0,
-    1,
-    2,
-    3,
-    4,
-)  # examples before a document's last: none in half of the batches, which have more documents
+#: examples before a document's last: none in half of the batches, and these have more documents
+SHOWN = (0, 0, 0, 0, 1, 2, 3, 4)
 POOL = 16384  # sequences drawn at a time
 
 Batch = TypeVar("Batch")
