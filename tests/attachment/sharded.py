@@ -17,7 +17,7 @@ import tiny
 import torch
 from safetensors.torch import save_file
 from torch import Tensor
-from torch.distributed.fsdp import fully_shard
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
 import tunescope as ts
@@ -229,6 +229,30 @@ def logits(folder: Path, arm: str, *, split: bool) -> Tensor:
         return found.clone()
 
 
+KINDS = {  # the type of the weights, and that in which FSDP2 computes
+    "float32": (torch.float32, None),
+    "bfloat16": (torch.bfloat16, None),
+    "float32 in bfloat16": (torch.float32, torch.bfloat16),
+    "float32 in float16": (torch.float32, torch.float16),
+}
+
+
+def scored_between(folder: Path, kind: str, *, saves: bool) -> Tensors:
+    """The gradients of two steps, with a pass without gradients behind each, and what is tuned saved there or not."""
+    dtype, within = KINDS[kind]
+    artifacts = tiny.away(tiny.make("llama", dtype=dtype), "lora:rank=2", 0)
+    model = sharded(tiny.make("llama", dtype=dtype), mp_policy=MixedPrecisionPolicy(param_dtype=within))
+    with ts.attach(model, *artifacts) as tuned:
+        tuned.train()
+        for step in range(2):
+            loss(model).backward()
+            with torch.no_grad():
+                loss(model)
+            if saves:
+                ts.save(folder / f"{kind}, step {step}", tuned.artifacts, model=model)
+        return {name: value.grad.clone() for name, value in tuned.named_parameters().items() if value.grad is not None}
+
+
 def main(folder: Path) -> None:
     rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     said, found = {}, {}
@@ -243,6 +267,9 @@ def main(folder: Path) -> None:
             found |= {f"{arm}/{order}/{checkpointing}/{name}": value for name, value in tensors.items()}
         for arm in CONTEXTS if world == 2 else ():
             found[f"logits/{arm}"] = logits(folder, arm, split=True)
+        for kind, saves in product(KINDS if world == 2 else (), (False, True)):
+            tensors = scored_between(folder, kind, saves=saves)
+            found |= {f"between/{kind}/{saves}/{name}": value for name, value in tensors.items()}
         mine = folder / f"half-{world}-{rank}"
         if world == 2:
             mine.mkdir()

@@ -8,10 +8,14 @@ from typing import Any
 
 import pytest
 import sharded
+import tiny
 import torch
 import warm
 from safetensors.torch import load_file
 from torch import Tensor
+
+import tunescope as ts
+from tunescope.models.fingerprint import hash_tensors
 
 HERE = Path(__file__).resolve().parent
 LINES = {
@@ -99,6 +103,31 @@ def test_what_is_attached_to_a_sharded_model_acts_as_on_a_whole_one(two: list[di
         whole = sharded.logits(Path(two[0]["folder"]), arm, split=False)  # of what the first process has saved
         for found in two:
             torch.testing.assert_close(found["tensors"][f"logits/{arm}"], whole, rtol=0, atol=1e-9, msg=arm)
+
+
+@pytest.mark.parametrize("kind", sharded.KINDS)
+def test_what_is_saved_behind_a_score_is_of_the_same_base_and_the_next_step_goes_on(
+    two: list[dict[str, Any]], kind: str
+) -> None:
+    folder, dtype = Path(two[0]["folder"]), sharded.KINDS[kind][0]
+    for found in two:
+        with_it, without = (
+            {name.partition(f"/{saves}/")[2]: value for name, value in found["tensors"].items() if begin in name}
+            for saves in (True, False)
+            for begin in [f"between/{kind}/{saves}/"]
+        )
+        assert with_it
+        assert with_it.keys() == without.keys()
+        assert all(torch.equal(value, without[name]) for name, value in with_it.items())
+    for step in range(2):
+        saved = ts.load(folder / f"{kind}, step {step}")
+        ts.attach(tiny.make("llama", dtype=dtype), *saved).detach()  # raises for another base
+
+
+def test_a_tensor_that_was_hashed_may_be_resized() -> None:
+    value = torch.ones(4, dtype=torch.bfloat16)
+    hash_tensors({"a": value})
+    value.untyped_storage().resize_(0)
 
 
 def test_what_would_be_silently_wrong_is_refused_in_a_line(two: list[dict[str, Any]]) -> None:

@@ -15,6 +15,7 @@ from tunescope.attachment.guards.other_threads import check_quiet, none_begins, 
 from tunescope.attachment.guards.registered import registered
 from tunescope.errors import UserError
 from tunescope.models.quantised import check_trainable
+from tunescope.system.interrupts import interrupts_held
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -45,9 +46,10 @@ class Held(ABC):
         with none_begins(self.model):
             check_quiet(self.model)
             try:
-                self._enter()
+                with interrupts_held():
+                    self._enter()
             except BaseException:
-                self._stack.close()
+                self._close()
                 raise
 
     @abstractmethod
@@ -116,7 +118,12 @@ class Held(ABC):
             if not self.takes_turns:
                 wait_until_quiet(self.model)
             with self._turns.lock:
-                self._stack.close()
+                self._close()
+
+    def _close(self) -> None:
+        """All that was entered is undone, and not half of it: an interrupt waits for the end."""
+        with interrupts_held():
+            self._stack.close()
 
     def __enter__(self) -> Self:
         self._check_attached("with")

@@ -43,6 +43,7 @@ from tunescope.models.anatomy import anatomy
 from tunescope.models.positions import is_rotary
 from tunescope.models.quantised import check_readable, is_quantised
 from tunescope.system.machine import seeded
+from tunescope.system.own_modes import own_modes
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -57,7 +58,7 @@ def initialised(
     """
     check_readable(model)
     ready = []
-    with torch.inference_mode(False), seeded(seed):  # tensors count their versions, whoever asked
+    with own_modes(), seeded(seed):  # tensors count their versions, whoever asked
         for given in artifacts:
             spec = given.spec if isinstance(given, Artifact) else given
             if isinstance(spec, Context):

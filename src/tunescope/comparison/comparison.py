@@ -17,11 +17,13 @@ from tunescope.errors import UserError
 from tunescope.report import notebook, tabular, terminal
 from tunescope.system import files, job_folder, plugins, ranks, run_folder, shell
 from tunescope.system.executor import HERE
+from tunescope.system.own_modes import own_modes
 from tunescope.tasks.make import USUAL, task_json, with_fields
 from tunescope.tasks.task import Task
 from tunescope.trial import moved_files
 from tunescope.trial.bench import Bench
 from tunescope.trial.identity import RUNS, default_folder
+from tunescope.trial.lent import lent
 from tunescope.trial.open import open_bench
 from tunescope.trial.plan import Plan
 from tunescope.trial.plan_check import check
@@ -110,8 +112,11 @@ def compare(
 ) -> Comparison:
     """Which way of adapting `model` to `data` is enough. A run already begun in `out` is gone on with.
 
+    Modes of torch around the call (no_grad, autocast, a default type or device) are no part of it, and change nothing.
+
     Args:
-        model: a folder or hub id; or a loaded transformers model, with its tokenizer.
+        model: a folder or hub id; or a loaded transformers model, bare, with its tokenizer. It is given back on the
+            device, in the modes and with the checkpointing that it had.
         data: a JSONL, CSV, TSV or Parquet file; rows as dicts in a list, a Dataset or a DataFrame, which are put into
             a file beside the run's folder; or any of these for each part, {"train": ..., "dev": ..., "test": ...}.
         plan: all of the question but the model, the data and, if it is given here, the task; on the cpu, and with all
@@ -152,16 +157,9 @@ def compare(
         raise UserError("compare with a loaded model needs its tokenizer: compare(model, data, tokenizer=tokenizer).")
     opened = partial(open_bench, model=None if named else model, tokenizer=tokenizer, task=given)
     by_name = named and "kind" in question.task
-    return run(
-        question,
-        folder,
-        opened,
-        by_name=by_name,
-        workers=workers,
-        executor=executor,
-        quiet=quiet,
-        report_to=report_to,
-    )
+    how = {"by_name": by_name, "workers": workers, "executor": executor, "quiet": quiet, "report_to": report_to}
+    with lent(None if isinstance(model, str | Path) else model):
+        return run(question, folder, opened, **how)  # type: ignore[arg-type]
 
 
 def _question(
@@ -255,7 +253,7 @@ def run(
     execution = procedure.checked(question, folder, executor, workers, by_name, quiet)
     check(replace(question, processes=processes))
     joined, held = ranks.joined(processes, question.device), procedure.held(folder, processes)
-    with joined, files.disk_errors_named(folder), held as mine:
+    with own_modes(), joined, files.disk_errors_named(folder), held as mine:
         listening = report_to if ranks.rank() == 0 else ()
         procedure.carried_out(question, execution.in_folder(mine), opened, by_name, listening)
         return Comparison(mine, run_folder.read_results(mine))

@@ -18,8 +18,10 @@ from tunescope.data import conversations, scores
 from tunescope.errors import Note, UserError
 from tunescope.report.verdict import stats
 from tunescope.system import run_folder, shell
+from tunescope.system.own_modes import own_modes
 from tunescope.tasks.task import labelled
 from tunescope.trial import moved_files, questions
+from tunescope.trial.lent import lent
 from tunescope.trial.open import open_bench
 from tunescope.trial.plan_json import from_json
 from tunescope.trial.provenance import inputs_of
@@ -152,7 +154,8 @@ def predict(
         UserError: the run is not finished, something of it is gone or changed, the arm was not done, or a row cannot be
             asked.
     """
-    with asked(run, rows, arm=arm, field=field, device=device, model=model, tokenizer=tokenizer) as question:
+    how = {"arm": arm, "field": field, "device": device, "tokenizer": tokenizer}
+    with lent(model), own_modes(), asked(run, rows, model=model, **how) as question:  # type: ignore[arg-type]
         return list(question.answered())
 
 

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from tunescope.models.quantised import readable
+from tunescope.models.split import reshard
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -55,6 +56,7 @@ def is_float16(model: PreTrainedModel) -> bool:
 
 def _own(model: PreTrainedModel) -> dict[str, Tensor]:
     """The base's parameters that count, as they are with nothing attached."""
+    reshard(model)
     own = dict(model.base_model.named_parameters()) | getattr(model.base_model, ORIGINALS, {})
     apart = ("head:", f"{REGISTERED}.")
     return {name: value for name, value in own.items() if "pooler" not in name and not name.startswith(apart)}
@@ -63,6 +65,7 @@ def _own(model: PreTrainedModel) -> dict[str, Tensor]:
 def head_parameters(model: PreTrainedModel) -> dict[str, Tensor]:
     """ "head:classifier.weight" -> the model's own parameters around its base, as they are with nothing attached."""
     model = getattr(model, "_orig_mod", model)  # of torch.compile
+    reshard(model)
     inside = {id(value) for value in model.base_model.parameters()}
     own = {f"head:{name}": value for name, value in model.named_parameters() if id(value) not in inside}
     own = {name: value for name, value in own.items() if not name.startswith(f"head:{REGISTERED}.")}
@@ -72,6 +75,7 @@ def head_parameters(model: PreTrainedModel) -> dict[str, Tensor]:
 def pooler_parameters(model: PreTrainedModel) -> dict[str, Tensor]:
     """ "pooler.dense.weight" -> the parameters of the base's pooler, as they are with nothing attached."""
     base = getattr(model, "_orig_mod", model).base_model  # of torch.compile
+    reshard(model)
     own = dict(base.named_parameters()) | getattr(base, ORIGINALS, {})
     return {name: value for name, value in own.items() if name.startswith("pooler.")}
 
@@ -104,5 +108,6 @@ def hash_tensors(tensors: Mapping[str, Tensor]) -> str:
         digest.update(f"{name}{tuple(value.shape)}".encode())
         if value.is_floating_point():
             value = value.to(torch.bfloat16).view(torch.int16)
-        digest.update(value.contiguous().cpu().numpy().tobytes())
+        array = value.contiguous().cpu().clone().numpy()  # of a copy: a storage that NumPy saw is never resized again
+        digest.update(array.tobytes())
     return digest.hexdigest()

@@ -6,7 +6,7 @@ Nothing of torch.distributed is imported: who split a model has done so.
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 import torch.distributed
 from torch import Tensor, nn
@@ -33,6 +33,17 @@ def is_sharded(module: nn.Module) -> bool:
     """Whether FSDP2's `fully_shard` was called with the module itself."""
     fsdp = sys.modules.get("torch.distributed.fsdp")
     return fsdp is not None and isinstance(module, fsdp.FSDPModule)
+
+
+def reshard(model: nn.Module) -> None:
+    """Put away what FSDP2 holds gathered between two passes, which is a copy in the type that it computes in.
+
+    Behind a pass without gradients the root's parameters are that, and no longer the parts that a process keeps.
+    """
+    found = [cast(Any, module) for module in model.modules() if is_sharded(module)]
+    if all(module._get_fsdp_state()._training_state.name == "IDLE" for module in found):
+        for module in found:
+            module.reshard()
 
 
 def is_split_over(model: nn.Module) -> bool:

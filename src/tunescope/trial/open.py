@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from tunescope.attachment.guards.marks import check_bare
 from tunescope.attachment.share import share
 from tunescope.data.corpus_name import parsed, scored_by
 from tunescope.data.k_shot import k_shots
@@ -79,6 +80,7 @@ def _opened(
         option = "load" if plan.load else "device_map"
         raise UserError(f"{option}={getattr(plan, option)!r} is for a model that is named: this one is loaded already.")
     else:
+        check_bare(model)
         check_looks_back(plan.model, model)
     is_shared = ranks.begun_count() > 1 and is_initialized()
     stays = is_shared or plan.load in QUANTISED or plan.device_map

@@ -211,9 +211,9 @@ def standing_in(model: nn.Module, own: Mapping[str, Any]) -> Iterator[None]:
     """
     before = {name: model.__dict__[name] for name in own if name in model.__dict__}
     later = model.__dict__.setdefault(STANDING, [])
-    later.append(before)
-    model.__dict__.update(own)
     try:
+        later.append(before)
+        model.__dict__.update(own)
         yield
     finally:
         later[:] = [one for one in later if one is not before]

@@ -1,0 +1,108 @@
+"""Ctrl-C amid attach, detach or a pause: the model is then attached or as it was, and nothing between."""
+
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pytest
+import tiny
+import torch
+from torch import Tensor
+
+import tunescope as ts
+
+OURS = str(Path(ts.__file__).parent)
+FAMILIES = {"full:": "gpt2", "lora:rank=2+prefix:length=2": "llama", "soft:length=2+bias": "opt"}
+
+
+class Interrupt:
+    """Ctrl-C at the so many-th line of ours; `came` says whether there was one."""
+
+    def __init__(self, at: int):
+        self.at, self.came = at, False
+
+    def __call__(self, frame: FrameType, event: str, _: object) -> Any:
+        if not frame.f_code.co_filename.startswith(OURS) or self.came:
+            return None
+        if event == "line":
+            self.at -= 1
+            if self.at < 0:
+                self.came = True
+                signal.raise_signal(signal.SIGINT)
+        return self
+
+
+@contextmanager
+def interrupted(at: int) -> Iterator[Interrupt]:
+    before, found = sys.gettrace(), Interrupt(at)
+    sys.settrace(found)
+    try:
+        yield found
+    except KeyboardInterrupt:
+        assert found.came
+    finally:
+        sys.settrace(before)
+
+
+def state(model: Any) -> dict[str, Any]:
+    """Of every module its hooks and what it has of its own, and of every parameter whether it asks for gradients."""
+    found: dict[str, Any] = {}
+    for name, one in model.named_modules():
+        hooks = (one._forward_hooks, one._forward_pre_hooks, one._state_dict_pre_hooks)
+        found[name] = [[id(hook) for hook in some.values()] for some in hooks], sorted(vars(one))
+    asks = {name: (id(value), value.requires_grad) for name, value in model.named_parameters()}
+    return {**found, "asks": asks}
+
+
+def said(model: Any) -> Tensor:
+    with torch.no_grad():
+        found: Tensor = model(input_ids=tiny.ids(2, 5)).logits
+    return found
+
+
+def detached(model: Any, artifacts: list[Any], at: int) -> Interrupt:
+    tuned = ts.attach(model, *artifacts)
+    with interrupted(at) as found:
+        tuned.detach()
+    tuned.detach()  # once more, as who is in doubt does
+    return found
+
+
+def attached(model: Any, artifacts: list[Any], at: int) -> Interrupt:
+    tuned = None
+    with interrupted(at) as found:
+        tuned = ts.attach(model, *artifacts)
+    if tuned is not None:
+        tuned.detach()
+    return found
+
+
+def paused(model: Any, artifacts: list[Any], at: int) -> Interrupt:
+    with ts.attach(model, *artifacts) as tuned, interrupted(at) as found, tuned.paused():
+        pass
+    return found
+
+
+@pytest.mark.parametrize("way", [detached, attached, paused])
+@pytest.mark.parametrize("text", FAMILIES)
+def test_the_model_is_as_it_was(way: Callable[[Any, list[Any], int], Interrupt], text: str) -> None:
+    model = tiny.make(FAMILIES[text])
+    artifacts = tiny.away(model, text, 0)
+    said(model)
+    ts.attach(model, *artifacts).detach()
+    before, answer = state(model), said(model)
+    with ts.attach(model, *artifacts):
+        other = said(model)
+    at, came = 0, True
+    while came:
+        came = way(model, artifacts, at).came
+        assert state(model) == before, at
+        at += 7 if way is not attached else 31
+    assert torch.equal(said(model), answer)
+    with ts.attach(model, *artifacts):
+        assert torch.equal(said(model), other)
+    assert at > 200
