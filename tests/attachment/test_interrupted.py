@@ -2,6 +2,7 @@
 
 import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +15,7 @@ import torch
 from torch import Tensor
 
 import tunescope as ts
+from tunescope.attachment.guards.marks import attached_to
 
 OURS = str(Path(ts.__file__).parent)
 FAMILIES = {"full:": "gpt2", "lora:rank=2+prefix:length=2": "llama", "soft:length=2+bias": "opt"}
@@ -58,9 +60,9 @@ def state(model: Any) -> dict[str, Any]:
     return {**found, "asks": asks}
 
 
-def said(model: Any) -> Tensor:
+def said(model: Any, **how: Any) -> Tensor:
     with torch.no_grad():
-        found: Tensor = model(input_ids=tiny.ids(2, 5)).logits
+        found: Tensor = model(input_ids=tiny.ids(2, 5), **how).logits
     return found
 
 
@@ -73,11 +75,11 @@ def detached(model: Any, artifacts: list[Any], at: int) -> Interrupt:
 
 
 def attached(model: Any, artifacts: list[Any], at: int) -> Interrupt:
-    tuned = None
+    """The last of its lines are behind it: what is then attached is whole, and can be taken away."""
     with interrupted(at) as found:
-        tuned = ts.attach(model, *artifacts)
-    if tuned is not None:
-        tuned.detach()
+        ts.attach(model, *artifacts)
+    if held := attached_to(model):
+        held.detach()
     return found
 
 
@@ -87,6 +89,18 @@ def paused(model: Any, artifacts: list[Any], at: int) -> Interrupt:
     return found
 
 
+@pytest.fixture
+def another() -> Iterator[None]:
+    """A thread that does nothing, beside which more is guarded against."""
+    ends = threading.Event()
+    thread = threading.Thread(target=ends.wait)
+    thread.start()
+    yield
+    ends.set()
+    thread.join()
+
+
+@pytest.mark.usefixtures("another")
 @pytest.mark.parametrize("way", [detached, attached, paused])
 @pytest.mark.parametrize("text", FAMILIES)
 def test_the_model_is_as_it_was(way: Callable[[Any, list[Any], int], Interrupt], text: str) -> None:
@@ -106,3 +120,31 @@ def test_the_model_is_as_it_was(way: Callable[[Any, list[Any], int], Interrupt],
     with ts.attach(model, *artifacts):
         assert torch.equal(said(model), other)
     assert at > 200
+
+
+@pytest.mark.parametrize("takes_turns", [False, True], ids=["attached", "bank"])
+def test_one_that_waits_for_a_call_of_another_thread_is_interrupted(takes_turns: bool) -> None:
+    model = tiny.make("gpt2")
+    artifacts = tiny.away(model, "lora:rank=2", 0)
+    begun, ends, answers = threading.Event(), threading.Event(), []
+
+    def waits(*_: object) -> None:
+        begun.set()
+        ends.wait(20)
+
+    tuned = ts.attach(model, ts.Bank({"a": artifacts})) if takes_turns else ts.attach(model, *artifacts)
+    hook = model.transformer.h[0].register_forward_hook(waits)
+    how = {"rows": ["a", "a"]} if takes_turns else {}
+    thread = threading.Thread(target=lambda: answers.append(said(model, **how)))
+    thread.start()
+    assert begun.wait(20)
+    threading.Timer(0.3, signal.raise_signal, [signal.SIGINT]).start()
+    with pytest.raises(KeyboardInterrupt):
+        tuned.detach()
+    assert attached_to(model) is tuned
+    ends.set()
+    thread.join()
+    hook.remove()
+    tuned.detach()
+    assert len(answers) == 1
+    assert attached_to(model) is None

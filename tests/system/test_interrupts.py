@@ -91,3 +91,17 @@ def test_an_error_within_goes_on_its_way_with_the_handlers_given_back():
     with pytest.raises(ValueError, match="within"), interrupts_held():
         raise ValueError("within")
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_who_waits_within_may_have_what_came_handled_before_the_end():
+    with interrupts_held() as met:
+        met()
+        os.kill(os.getpid(), signal.SIGINT)
+        with pytest.raises(KeyboardInterrupt):
+            met()
+        met()
+        with interrupts_held() as inner:
+            os.kill(os.getpid(), signal.SIGINT)
+            inner()  # what is around holds it on
+        with pytest.raises(KeyboardInterrupt):
+            met()

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from tunescope.attachment.bank.turns import Turns
 from tunescope.attachment.guards.marks import attached_to
-from tunescope.attachment.guards.other_threads import check_quiet, none_begins, wait_until_quiet
+from tunescope.attachment.guards.other_threads import LOOK, check_quiet, none_begins, wait_until_quiet
 from tunescope.attachment.guards.registered import registered
 from tunescope.errors import UserError
 from tunescope.models.quantised import check_trainable
@@ -43,14 +43,14 @@ class Held(ABC):
         """Attach, each step entered on `_stack`."""
 
     def _enter_or_leave(self) -> None:
-        with none_begins(self.model):
-            check_quiet(self.model)
-            try:
-                with interrupts_held():
-                    self._enter()
-            except BaseException:
-                self._close()
-                raise
+        try:
+            with interrupts_held(), none_begins(self.model):
+                check_quiet(self.model)
+                self._enter()
+        except BaseException:
+            with interrupts_held():
+                self._stack.close()
+            raise
 
     @abstractmethod
     def named_parameters(self) -> dict[str, Tensor]:
@@ -114,16 +114,15 @@ class Held(ABC):
 
     def _leave(self) -> None:
         """The model is bare, once other threads' calls are over."""
-        with none_begins(self.model):
+        with interrupts_held() as met, none_begins(self.model):  # one that comes while this waits for others is met
             if not self.takes_turns:
-                wait_until_quiet(self.model)
-            with self._turns.lock:
-                self._close()
-
-    def _close(self) -> None:
-        """All that was entered is undone, and not half of it: an interrupt waits for the end."""
-        with interrupts_held():
-            self._stack.close()
+                wait_until_quiet(self.model, met)
+            while not self._turns.lock.acquire(timeout=LOOK):
+                met()
+            try:
+                self._stack.close()
+            finally:
+                self._turns.lock.release()
 
     def __enter__(self) -> Self:
         self._check_attached("with")

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
@@ -14,8 +14,10 @@ HELD = (signal.SIGINT, signal.SIGTERM)
 
 
 @contextmanager
-def interrupts_held() -> Iterator[None]:
+def interrupts_held() -> Iterator[Callable[[], None]]:
     """Within it SIGINT and SIGTERM do nothing yet; at its end each that came is handled once, as it would have been.
+
+    What it yields handles at once what has come, for those who wait within.
 
     Handlers are put off, and no signals blocked: a signal that the main thread blocks goes to another thread, and its
     handler runs in the main one all the same. In other threads nothing is held, for nothing is raised there; nor is a
@@ -26,18 +28,21 @@ def interrupts_held() -> Iterator[None]:
     def hold(number: int, frame: FrameType | None) -> None:
         came[number] = frame
 
+    def met() -> None:
+        for number in list(came):
+            before[number](number, came.pop(number))
+
     is_main = threading.current_thread() is threading.main_thread()
     handlers = {int(number): signal.getsignal(number) for number in HELD if is_main}
     before = {number: handler for number, handler in handlers.items() if callable(handler)}
     try:
         for number in before:
             signal.signal(number, hold)
-        yield
+        yield met
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-        for number, frame in came.items():
-            before[number](number, frame)
+        met()
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from types import FrameType
 from typing import TYPE_CHECKING
@@ -54,9 +54,10 @@ def check_quiet(model: PreTrainedModel) -> None:
         )
 
 
-def wait_until_quiet(model: PreTrainedModel) -> None:
-    """Until no other thread is in a call of the model, or in its `generate`."""
+def wait_until_quiet(model: PreTrainedModel, meanwhile: Callable[[], None]) -> None:
+    """Until no other thread is in a call of the model, or in its `generate`; between two looks comes `meanwhile`."""
     while _is_called(model):
+        meanwhile()
         time.sleep(LOOK)
 
 
