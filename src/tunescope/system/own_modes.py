@@ -24,6 +24,5 @@ def own_modes() -> Iterator[None]:
             stack.enter_context(torch.device("cpu"))
         for kind in {"cpu", own.type if own is not None else "cpu"}:
             stack.enter_context(torch.autocast(kind, enabled=False))
-        stack.enter_context(torch.inference_mode(False))
-        stack.enter_context(torch.enable_grad())
+        stack.enter_context(torch.inference_mode(False))  # which has gradients on, within no_grad too
         yield
