@@ -172,13 +172,15 @@ SAID: list[str] = []
 SETTINGS = Settings(steps=6, batch_size=5, eval_every=3, clip=0.05, accumulate=2)
 
 
-def learned(folder: Path, how: str, until: int | None = None, most: tuple[int, ...] = ()) -> Tensors:
+def learned(
+    folder: Path, how: str, until: int | None = None, most: tuple[int, ...] = (), arm: str = "lora:rank=2+soft:length=2"
+) -> Tensors:
     """What the training loop makes of a LoRA and a soft prompt, gone on with from a state that lies in the folder.
 
     most: of each process, the rows that its memory has room for.
     """
     model = tiny.make("llama")
-    artifacts = tiny.away(model, "lora:rank=2+soft:length=2", 0)
+    artifacts = tiny.away(model, arm, 0)
     if how:
         share(model, how, torch.device("cpu"))
 
@@ -253,6 +255,18 @@ def scored_between(folder: Path, kind: str, *, saves: bool) -> Tensors:
         return {name: value.grad.clone() for name, value in tuned.named_parameters().items() if value.grad is not None}
 
 
+def gone_on_with(folder: Path, rank: int) -> Tensors:
+    """With dropout: a whole run, and one that is gone on with from the first process's state, which alone is kept."""
+    drops, own = "lora:rank=2,dropout=0.3", folder / f"drops-{rank}"
+    (own / "whole").mkdir(parents=True)
+    (own / "half").mkdir()
+    found = {f"whole/{name}": value for name, value in learned(own / "whole", "ddp", arm=drops).items()}
+    learned(own / "half", "ddp", until=3, arm=drops)
+    torch.distributed.barrier()
+    shutil.copytree(folder / "drops-0" / "half", own / "again")
+    return found | {f"again/{name}": value for name, value in learned(own / "again", "ddp", arm=drops).items()}
+
+
 def main(folder: Path) -> None:
     rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     said, found = {}, {}
@@ -277,6 +291,7 @@ def main(folder: Path) -> None:
             learned(mine, "ddp", until=3)
             if rank == 0:
                 shutil.copytree(mine, folder / "half")
+            found |= gone_on_with(folder, rank)
         else:
             shutil.copytree(folder / "half", mine)
         found |= {f"learned/{name}": value for name, value in learned(mine, "fsdp").items()}

@@ -476,3 +476,19 @@ def test_bad_input_is_one_clear_line(tmp_path: Path) -> None:
         pytest.raises(ts.UserError, match="is damaged: its sha256"),
     ):
         model(**tiny.batch(model), rows=["mine", None])
+
+
+@pytest.mark.parametrize("way", ["folder", "paths"])
+def test_a_bank_of_a_relative_folder_is_that_wherever_the_process_goes(
+    way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = tiny.make("llama")
+    monkeypatch.chdir(tmp_path)
+    ts.save("mine/anna", tiny.away(model, "lora:rank=2"), model=model)
+    bank = ts.Bank.folder("mine") if way == "folder" else ts.Bank({"anna": "mine/anna"})
+    (tmp_path / "other").mkdir()
+    monkeypatch.chdir(tmp_path / "other")
+    with ts.attach(model, bank), torch.no_grad():
+        found = model(tiny.ids(1, 5), rows=["anna"]).logits
+    with ts.attach(model, *ts.load(tmp_path / "mine" / "anna")), torch.no_grad():
+        torch.testing.assert_close(found, model(tiny.ids(1, 5)).logits)

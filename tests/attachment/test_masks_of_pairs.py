@@ -85,3 +85,40 @@ def test_a_mask_says_what_is_seen_of_the_text_and_a_layer_s_window_what_is_seen_
         )
     torch.testing.assert_close(got, expected, rtol=0, atol=1e-12)
     assert (expected - dense).abs().max() > 1e-3
+
+
+def causal(mask: Tensor) -> Tensor:
+    """(batch, 1, 7, 7): what each query sees of the real tokens up to its own column."""
+    return torch.ones(7, 7).tril().bool() & mask.bool()[:, None, None]
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("padding", KEPT)
+@pytest.mark.parametrize("family", ["gpt2", "llama", "qwen3"])
+def test_an_infix_begins_behind_the_last_real_token_of_each_row(family: str, padding: str) -> None:
+    model, kept = tiny.make(family), KEPT[padding]
+    given = {"input_ids": TEXT, "position_ids": (kept.cumsum(1) - 1).clamp(min=0)}
+    added = torch.zeros(2, 1, 7, 7, dtype=torch.float64).masked_fill(~causal(kept), torch.finfo(torch.float64).min)
+    with ts.attach(model, *tiny.away(model, "infix:length=2")):
+        expected = model(**given, attention_mask=kept).logits[kept.bool()]
+        for mask in (causal(kept), added):
+            got = model(**given, attention_mask=mask).logits[kept.bool()]
+            torch.testing.assert_close(got, expected, rtol=0, atol=1e-12)
+        one = model(TEXT, attention_mask=torch.ones(1, 1, 7, 7).tril().bool()).logits
+        torch.testing.assert_close(one, model(TEXT).logits, rtol=0, atol=1e-12)
+
+
+@torch.no_grad()
+def test_where_padding_sees_nothing_an_infix_has_to_be_told_where_the_text_ends() -> None:
+    model, kept = tiny.make("llama"), KEPT["right"]
+    mask = causal(kept) & kept.bool()[:, None, :, None]
+    mask[0, 0, 4:, 0] = False
+    ends, artifacts = kept.sum(1) - 1, tiny.away(model, "infix:length=2")
+    with ts.attach(model, *artifacts):
+        with pytest.raises(ts.UserError, match=r"An infix needs output_start=.* last column of a row sees nothing"):
+            model(TEXT, attention_mask=mask)
+        told = model(TEXT, attention_mask=mask, output_start=ends).logits[kept.bool()]
+        expected = model(TEXT, attention_mask=kept).logits[kept.bool()]
+    torch.testing.assert_close(told, expected, rtol=0, atol=1e-12)
+    with ts.attach(model, *tiny.away(model, "prefix:length=2")):
+        model(TEXT, attention_mask=mask)  # asks for no such place

@@ -87,6 +87,14 @@ def test_a_run_goes_on_in_any_number_of_processes(
             torch.testing.assert_close(one, value, rtol=0, atol=1e-6, msg=name)
 
 
+def test_what_a_process_drops_is_the_same_where_a_run_is_gone_on_with(two: list[dict[str, Any]]) -> None:
+    for found in two:
+        whole = {name: value for name, value in found["tensors"].items() if name.startswith("whole/")}
+        assert whole
+        for name, value in whole.items():
+            assert torch.equal(found["tensors"][name.replace("whole/", "again/")], value)
+
+
 def test_where_the_memory_of_one_process_ends_all_go_on_in_more_parts(
     two: list[dict[str, Any]], tmp_path: Path
 ) -> None:

@@ -386,3 +386,19 @@ def test_a_run_without_a_best_artifact_says_why_in_its_place(tmp_path, monkeypat
     (tmp_path / "best").mkdir()
     print_run(tmp_path, results)
     assert "no artifact" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
+def test_streams_that_are_closed_change_no_exit_code(closed, tmp_path):
+    shell = ["bash", "-c", f'"$0" -m tunescope.cli.app arms {closed}; echo $? > code', sys.executable]
+    subprocess.run(shell, check=True, cwd=tmp_path)
+    assert (tmp_path / "code").read_text() == "0\n"
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="of Linux")
+def test_an_error_that_cannot_be_told_has_its_exit_code():
+    for words, code in ((["check", "nowhere", "nothing.jsonl"], 2), (["arms"], 0)):
+        command = [sys.executable, "-m", "tunescope.cli.app", *words]
+        with open("/dev/full", "w") as full:
+            ended = subprocess.run(command, stdout=subprocess.PIPE, stderr=full, check=False)
+        assert ended.returncode == code

@@ -404,3 +404,18 @@ def test_steps_are_asked_for_and_an_answer_that_cannot_be_read_is_empty(material
         assert sum(unread) / len(unread) == pytest.approx(own["reading"]["unread"])
         assert own["reading"]["rows"] == len(answers) == 32
         assert [row["prediction"] for row in run.predict(bare, arm=name)] == [row["prediction"] for row in answers]
+
+
+def test_a_run_is_its_own_wherever_the_process_goes(material, tmp_path, monkeypatch):
+    runs = {}
+    for place, rank in (("a", 2), ("b", 4)):
+        (tmp_path / place).mkdir()
+        monkeypatch.chdir(tmp_path / place)
+        runs[place] = compared(material, "run", [f"lora:rank={rank}"])
+    rows = [{"text": "a bright film"}]
+    answers = runs["b"].predict(rows)
+    assert runs["a"].best()[0].spec.rank == 2
+    monkeypatch.chdir(tmp_path)
+    assert [runs[place].best()[0].spec.rank for place in "ab"] == [2, 4]
+    assert runs["b"].predict(rows) == answers
+    assert str(runs["a"].folder) == "run"

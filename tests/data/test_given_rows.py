@@ -177,3 +177,12 @@ def test_tables_give_their_rows(kind: str, tmp_path: Path) -> None:
         {"text": "a", "label": 0, "by": 0.25, "more": []},
     ]
     assert read(as_paths(make(rows), tmp_path)) == rows
+
+
+@pytest.mark.parametrize(
+    "value", [math.inf, -math.inf, np.float32("inf"), np.array([1.0, np.inf]), {"deep": [math.inf]}]
+)
+def test_an_infinite_number_is_refused_as_in_a_file(value: Any, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"row 2: -?inf is no number of JSON\. Make it a text or a number"):
+        as_paths([{"text": "a", "score": 1.0}, {"text": "b", "score": value}], tmp_path)
+    assert not list(tmp_path.glob("rows-*"))

@@ -13,7 +13,7 @@ from report_example import example
 from test_outputs import written
 from test_page import Tags
 
-from tunescope.report import notebook, tabular
+from tunescope.report import notebook, tabular, text
 
 RESULTS = example()
 UNCORRECTED = "The intervals of the differences are not corrected for how many of them there are."
@@ -128,10 +128,10 @@ def test_of_a_single_difference_nothing_is_to_be_corrected():
 
 def test_a_notebook_has_the_answer_and_every_arm_and_no_script():
     html = notebook.html(RESULTS, "runs/x/report.html")
-    text = " ".join(" ".join(Tags(html).text).split())
-    assert text.startswith("Weights needed.") and all(name in text for name in RAW) and "runs/x/report.html" in text
-    assert text.count(UNCORRECTED) == 1
-    assert "<script" not in html and "<style" not in html and "needs 19.2 GiB" in text
+    said = " ".join(" ".join(Tags(html).text).split())
+    assert said.startswith("Weights needed.") and all(name in said for name in RAW) and "runs/x/report.html" in said
+    assert said.count(UNCORRECTED) == 1
+    assert "<script" not in html and "<style" not in html and "needs 19.2 GiB" in said
 
 
 def test_a_difference_is_the_same_whichever_arm_of_its_pair_is_named_first():
@@ -140,3 +140,25 @@ def test_a_difference_is_the_same_whichever_arm_of_its_pair_is_named_first():
         low, high = pair["interval"]
         pair |= {"a": pair["b"], "b": pair["a"], "difference": -pair["difference"], "interval": [-high, -low]}
     assert tabular.rows(turned) == tabular.rows(RESULTS)
+
+
+@pytest.mark.parametrize("form", ["markdown", "latex"])
+def test_each_other_metric_has_a_column_with_its_interval(form):
+    results = written()
+    names = [text.metric(name) for name in results["task"]["also"]]
+    assert len(names) > 1
+    lines = tabular.FORMS[form](results).splitlines()
+    head = next(line for line in lines if line.lstrip("| ").startswith("arm"))
+    for name in names:
+        assert name.removesuffix(" ↓") in head
+    best = next(one for one in tabular.rows(results) if one["status"] == "done")
+    line = next(line for line in lines if line.lstrip("| ").startswith(best["arm"]))
+    assert f"{best['nist']:.2f} ({best['nist_low']:.2f} to {best['nist_high']:.2f})" in line
+    assert len({line.count(" & " if form == "latex" else " | ") for line in lines if best["arm"] in line} - {0}) == 1
+
+
+def test_heads_name_the_best_arm_whole():
+    results = example()
+    long = "prefix:length=2,init_from=noise,positions=after"
+    renamed = json.loads(json.dumps(results).replace('"full"', json.dumps(long)))
+    assert f"against {long}" in tabular.as_markdown(renamed).replace("\\_", "_")

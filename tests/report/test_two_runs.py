@@ -11,7 +11,7 @@ from test_answers import labelled
 from test_outputs import written
 from test_page import Tags
 
-from tunescope.report import two_runs
+from tunescope.report import terminal, two_runs
 from tunescope.report.verdict import stats
 
 
@@ -251,3 +251,12 @@ def test_equal_runs_give_equal_bytes_and_are_left_as_they_were():
     before = copy.deepcopy((a, b))
     assert two_runs.html(two_runs.two_runs(a, b)) == two_runs.html(two_runs.two_runs(*copy.deepcopy((a, b))))
     assert (a, b) == before
+
+
+def test_columns_of_runs_whose_names_begin_alike_are_told_apart():
+    names = ("SmolLM2-135M-sst2-800-0a1b2c3d", "SmolLM2-135M-sst2-800-4e5f6a7b")
+    table = two_runs.table(two_runs.two_runs(labelled(), other(), names))
+    lines = terminal.printed(table, whole=True).splitlines()
+    (head,) = [line for line in lines if line.strip().startswith("arm ")]
+    assert "0a1b2c3d" in head
+    assert "4e5f6a7b" in head

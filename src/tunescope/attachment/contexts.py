@@ -20,7 +20,7 @@ from tunescope.attachment.guards.checkpointing import running
 from tunescope.attachment.guards.compiled import uncompiled
 from tunescope.attachment.guards.continuous import one_batch_at_a_time
 from tunescope.attachment.guards.marks import told_start, wants_output_start
-from tunescope.attachment.guards.output_start import check_output_start
+from tunescope.attachment.guards.output_start import START, check_output_start
 from tunescope.attachment.guards.single import Single
 from tunescope.attachment.site_hooks import are_tuned, computed_in
 from tunescope.errors import UserError
@@ -31,6 +31,7 @@ from tunescope.models.positions import (
     check_rescaled,
     counted_by_mask,
     seen_by,
+    seen_by_last,
     shifted,
     text_of,
     told_mask,
@@ -183,11 +184,23 @@ def _text_told(model: PreTrainedModel, given: Mapping[str, Any], *, stand: bool)
     start, positions, seen = given.get("output_start"), given.get("position_ids"), seen_by(given)
     start = told_start(model) if start is None else start
     mask = told_mask(given, text.shape[1])
-    if start is None and not seen and mask is not None and mask.dim() == 2:
+    if start is None and not seen and mask is not None:
+        mask = _of_columns(model, mask, text) if mask.dim() == 4 else mask
         start = (mask.long() * torch.arange(1, mask.shape[1] + 1, device=mask.device)).argmax(1)  # the last real token
     positions = None if positions is None or positions.dim() != 2 else positions
     padded = _padded_within(given, seen, text.shape[1]) if stand and positions is not None else None
     return Told(text.shape[1], seen, start, positions, padded)
+
+
+def _of_columns(model: PreTrainedModel, mask: Tensor, text: Tensor) -> Tensor:
+    """(batch, columns), which are real by a mask for pairs. UserError where it cannot be told and is asked."""
+    seen = seen_by_last(mask, text.shape[1]).expand(len(text), -1)
+    if wants_output_start(model) and not bool(seen.any(1).all()):
+        raise UserError(
+            f"An infix needs {START}, and so does a reweight, under an attention_mask for pairs of tokens in which the "
+            "last column of a row sees nothing: where the row's text ends is not told."
+        )
+    return seen
 
 
 def _padded_within(given: Mapping[str, Any], seen: int, columns: int) -> Tensor | None:

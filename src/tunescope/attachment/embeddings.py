@@ -14,13 +14,12 @@ from tunescope.attachment.guards.compiled import uncompiled
 from tunescope.attachment.site_hooks import TEXT_IDS, TEXT_MASK, refuse_tuple
 from tunescope.errors import UserError
 from tunescope.models.anatomy import anatomy, argument_names
-from tunescope.models.positions import check_room, first_position, text_positions
+from tunescope.models.positions import HIDDEN, check_room, first_position, from_first, text_positions
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 Made = tuple[Tensor, Tensor | None]
-HIDDEN = -1e4  # what a mask adds to scores that are not to count
 
 
 @contextmanager
@@ -203,10 +202,12 @@ def _joined(
     for name in ("token_type_ids", "task_type_ids"):  # ERNIE has both
         if (types := given.get(name)) is not None:
             parts[name] = torch.cat([types.new_zeros(batch, n_rows), types], 1)
-    order = None
+    order, counted = None, _counted(model, ids, mask) if positions is None and "position_ids" in takes else None
+    if counted is not None:
+        parts["position_ids"] = from_first(widened(counted, n_rows, filled), first_position(model))
     if mask is not None:
         parts["attention_mask"] = widened(mask, n_rows, filled)
-        needs = positions is None and _needs_positions(model, mask, filled, takes)
+        needs = positions is None and counted is None and _needs_positions(model, mask, filled, takes)
         if bool((mask[:, 0] == 0).any()):
             order = _behind_padding(mask, n_rows, filled)
             parts = {name: value.gather(1, _like(order, value)) for name, value in parts.items()}
@@ -214,6 +215,15 @@ def _joined(
             known = text_positions(parts["attention_mask"], 0, n_rows + n_tokens, text.device)
             parts["position_ids"] = known + first_position(model)
     return given | parts, order
+
+
+def _counted(model: PreTrainedModel, ids: Tensor | None, mask: Tensor | None) -> Tensor | None:
+    """(batch, tokens), 1 where RoBERTa and its kin count an id, which is not the padding's; None in other families."""
+    first = first_position(model)
+    if not first or ids is None:
+        return None
+    real = (ids != first - 1).long()
+    return real if mask is None else real * mask.long()
 
 
 def _behind_padding(mask: Tensor, n_rows: int, filled: Tensor | None) -> Tensor:

@@ -64,6 +64,7 @@ def main() -> None:
     The exit code is 0, 2 for what the user can mend, 70 for a fault of ours, 130 for Ctrl-C, 143 for a kill. A
     comparison in which no arm is done is one of the two (`output.check_finished`).
     """
+    _open_closed()
     os.environ.setdefault("HF_HUB_VERBOSITY", "error")
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")  # what matters of it we say ourselves, with a count
     keep_few()
@@ -78,13 +79,20 @@ def main() -> None:
         _fail(problem)
     except KeyboardInterrupt as problem:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # another would only show where this one was
-        say(f"\n{str(problem) or 'stopped'}", sys.stderr)
+        _say_last(f"\n{str(problem) or 'stopped'}")
         sys.exit(130)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(141)
     except Exception as problem:
         _fail_unforeseen(problem)
+
+
+def _open_closed() -> None:
+    """Streams that are closed from the start: what is printed goes nowhere, and no other file gets their number."""
+    sys.stdin = sys.stdin or open(os.devnull)  # noqa: SIM115
+    sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115
+    sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115
 
 
 def _check_out(typed: Sequence[str]) -> None:
@@ -107,7 +115,7 @@ def _fail_unforeseen(problem: Exception) -> NoReturn:
     kept = fault.keep(problem, sys.argv[1:])
     what = " ".join(f"{type(problem).__name__}: {problem}".split())[: fault.LONGEST]
     send = f"Please look through {kept} and send it in" if kept else "Please send in what stands above"
-    say(f"error: this is a fault of tunescope, and not of what you gave ({what}). {send}.", sys.stderr)
+    _say_last(f"error: this is a fault of tunescope, and not of what you gave ({what}). {send}.")
     sys.exit(70)
 
 
@@ -122,8 +130,16 @@ def _noted(message: Warning | str, category: type[Warning], *place: Any, **more:
 def _fail(problem: Exception) -> NoReturn:
     line = _without_option(problem) or " ".join(part.strip() for part in str(problem).splitlines())
     more = f" Type: tunescope {_verb_typed()}--help" if isinstance(problem, CycloptsError) else ""
-    say(f"error: {line}{more}", sys.stderr)
+    _say_last(f"error: {line}{more}")
     sys.exit(2)
+
+
+def _say_last(line: str) -> None:
+    """The exit code stands, also where standard error cannot be written, as on a disk that is full."""
+    try:
+        say(line, sys.stderr)
+    except OSError:
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115 (Python writes what is left there, and changes the code)
 
 
 def _without_option(problem: Exception) -> str:

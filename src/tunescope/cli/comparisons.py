@@ -209,7 +209,7 @@ def _two(run: Path, other: Path, results: dict[str, Any], out: str | None) -> No
         found = two_runs.two_runs(results, run_folder.read_results(other), _names(run, other))
     with _unwritable(path):
         written = two_runs.write(found, path)
-    for line in (terminal.printed(two_runs.table(found)), *two_runs.lines(found)):
+    for line in (terminal.printed(two_runs.table(found), whole=True), *two_runs.lines(found)):
         say(line)
     say(f"\npage: {written}")
 

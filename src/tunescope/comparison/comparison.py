@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -38,10 +38,14 @@ BIBTEX = "bibtex"
 
 @dataclass(frozen=True)
 class Comparison:
-    """A finished run: its folder, and results.json as it lies there."""
+    """A finished run: its folder, as it was typed, and results.json as it lies there."""
 
     folder: Path
     results: Mapping[str, Any]
+    place: Path = field(init=False, repr=False, compare=False)  # the folder, wherever the process goes
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "place", self.folder.absolute())
 
     @property
     def verdict(self) -> str:
@@ -78,18 +82,18 @@ class Comparison:
         """
         from tunescope.attachment.artifact_folder import load
 
-        if not (self.folder / "best").exists():
+        if not (self.place / "best").exists():
             if told := no_artifact(self.results):
-                raise UserError(f"run.best() of {self.folder}: {told}.")
-            again = f"tunescope resume {shell.path(self.folder)}"
-            raise UserError(f"{self.folder / 'best'} is gone. To have it made again, type: {again}")
-        return load(self.folder / "best")
+                raise UserError(f"run.best() of {self.place}: {told}.")
+            again = f"tunescope resume {shell.path(self.place)}"
+            raise UserError(f"{self.place / 'best'} is gone. To have it made again, type: {again}")
+        return load(self.place / "best")
 
     def predict(self, rows: str | Path | Sequence[Mapping[str, Any]], **how: Any) -> list[dict[str, Any]]:
         """`tunescope.predict` of this run."""
         from tunescope.comparison.predict import predict
 
-        return predict(self.folder, rows, **how)
+        return predict(self.place, rows, **how)
 
     def __str__(self) -> str:
         return terminal.everything(self.results)

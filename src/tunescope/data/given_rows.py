@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import warnings
 from collections import Counter
@@ -77,7 +78,7 @@ def _lines(given: object, where: str) -> Iterator[bytes]:
         row = {name: _written(value, single[name]) if name in single else value for name, value in row.items()}
         try:
             check_characters(row, f"{where}, row {number}")
-            yield (json.dumps(files.finite(row), ensure_ascii=False, default=_plain) + "\n").encode()
+            yield (json.dumps(_told(row), ensure_ascii=False, default=_plain) + "\n").encode()
         except UserError:
             raise
         except (TypeError, ValueError, RecursionError) as problem:
@@ -124,14 +125,27 @@ def _written(value: object, kind: np.dtype[Any]) -> object:
     return float(str(kind.type(value))) if isinstance(value, float) else value
 
 
+def _told(value: object) -> object:
+    """The value with NaN, which stands for what is not there, as None. Raises ValueError for an infinite number."""
+    if isinstance(value, float) and not math.isfinite(value):
+        if math.isinf(value):
+            raise ValueError(f"{value} is no number of JSON")
+        return None
+    if isinstance(value, Mapping):
+        return {key: _told(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_told(one) for one in value]
+    return value
+
+
 def _plain(value: object) -> object:
     """Numbers and arrays of numpy as Python's own, those of few digits as they are written; dates and such as texts."""
     kind, size = (getattr(getattr(value, "dtype", None), name, None) for name in ("kind", "itemsize"))
     if kind == "M" or (kind == "f" and size is not None and size < DOUBLE):
         written = value.astype(str).tolist()  # type: ignore[attr-defined]
-        return files.finite(_each(written, float if kind == "f" else lambda text: None if text == "NaT" else text))
+        return _told(_each(written, float if kind == "f" else lambda text: None if text == "NaT" else text))
     if hasattr(value, "tolist"):
-        return files.finite(value.tolist())
+        return _told(value.tolist())
     if isinstance(value, TOLD):
         return None if value != value else str(value)
     raise TypeError(f"no file of rows holds a value of the kind {type(value).__name__}")

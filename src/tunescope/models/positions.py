@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 
+HIDDEN = -1e4  # what a mask adds to scores that are not to count
 RESCALED = ("dynamic", "longrope")  # rotary positions whose frequencies hang on the length of the text
 
 
@@ -86,6 +87,8 @@ def counted_by_mask(
     if mask is None or mask.dim() != 2 or mask.shape[1] < text.shape[1]:
         return given
     positions, first = text_positions(mask, 0, text.shape[1], text.device), first_position(model)
+    if first and not text.is_floating_point() and anatomy(model).kind == "encoder":
+        return {**given, "position_ids": from_first((text != first - 1) * mask[:, -text.shape[1] :].long(), first)}
     if rows is not None and not first and anatomy(model).kind == "encoder":
         columns = torch.arange(text.shape[1], device=text.device)
         positions = torch.where(torch.tensor(rows, device=text.device)[:, None], positions, columns)
@@ -123,8 +126,13 @@ def told_mask(given: Mapping[str, Any], n_columns: int) -> Tensor | None:
     whole = mask.get("full_attention")
     if whole is None:
         return None
-    real: Tensor = whole[:, 0, -1, :n_columns]
-    return real if real.dtype == torch.bool else real == 0
+    return seen_by_last(whole, n_columns)
+
+
+def seen_by_last(mask: Tensor, n_columns: int) -> Tensor:
+    """(batch, n_columns), what the last query of a mask for pairs of tokens sees: of padding too, what is real."""
+    seen = mask[:, 0, -1, :n_columns]
+    return seen if seen.dtype == torch.bool else seen > HIDDEN
 
 
 def text_of(given: Mapping[str, Any]) -> Tensor | None:
@@ -196,6 +204,14 @@ def first_position(model: PreTrainedModel) -> int:
     embeddings = getattr(model.base_model, "embeddings", None)
     padding = None if isinstance(embeddings, nn.Embedding) else getattr(embeddings, "padding_idx", None)
     return 0 if padding is None else int(padding) + 1
+
+
+def from_first(real: Tensor, first: int) -> Tensor:
+    """Positions as RoBERTa counts them: what is real from `first` on, all else in its padding's, one before.
+
+    real: (batch, columns), 1 or 0; in the bare model that is 1 for every id but the padding's.
+    """
+    return real.cumsum(1) * real + first - 1
 
 
 def check_room(model: PreTrainedModel, n_tokens: int, used: int) -> None:

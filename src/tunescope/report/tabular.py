@@ -118,16 +118,24 @@ def as_latex(results: Mapping[str, Any]) -> str:
 
 
 def _shown(results: Mapping[str, Any], plain: Callable[[str], str], nothing: str) -> tuple[list[str], list[list[str]]]:
-    """The head and the arms: score, interval, difference, stored; `plain` makes a text harmless there."""
+    """The head and the arms: score, interval, those of each other metric, difference, stored.
+
+    `plain` makes a text harmless there.
+    """
     seen = view(dict(results))
-    head = ["arm", seen.frame.metric, "95 % interval", f"against {text.short(seen.best or 'the best', 30)}", "stored"]
+    head = ["arm", seen.frame.metric, "95 % interval", *seen.also, f"against {seen.best or 'the best'}", "stored"]
     body = []
     for arm in seen.arms:
         difference, span = arm["behind"]
-        cells = [arm["shown"], arm["span"], f"{difference} ({span})" if span else difference, text.count(arm["stored"])]
-        cells = cells if arm["done"] else [arm["status"], "", "", ""]
+        others = [_with(one["shown"], one["span"]) for one in arm["also"]]
+        cells = [arm["shown"], arm["span"], *others, _with(difference, span), text.count(arm["stored"])]
+        cells = cells if arm["done"] else [arm["status"], *[""] * (len(cells) - 1)]
         body.append([plain(arm["name"]), *(plain(cell) if cell else nothing for cell in cells)])
     return [plain(name) for name in head], body
+
+
+def _with(value: str, span: str) -> str:
+    return f"{value} ({span})" if span else value
 
 
 def _latex(value: str) -> str:

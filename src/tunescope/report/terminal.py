@@ -10,6 +10,8 @@ from tunescope.report import findings_page
 from tunescope.report.verdict import words
 from tunescope.report.verdict.edges import at_an_edge
 
+WIDEST = 10_000  # columns
+
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
@@ -17,8 +19,8 @@ if TYPE_CHECKING:
 
 
 def table(results: Mapping[str, Any]) -> str:
-    """The final table, at least 120 columns wide, so that lines in a file or a pipe stay whole."""
-    return printed(report.table(dict(results)))
+    """The final table, as wide as its columns and at least 120 wide, so that lines in a file or a pipe stay whole."""
+    return printed(report.table(dict(results)), whole=True)
 
 
 def finding(found: Finding) -> str:
@@ -27,11 +29,14 @@ def finding(found: Finding) -> str:
     return "\n\n".join(parts)
 
 
-def printed(table: RenderableType) -> str:
-    """A rich table, at least 120 columns wide."""
+def printed(table: RenderableType, *, whole: bool = False) -> str:
+    """A rich table, at least 120 columns wide; whole: and as wide as it takes for nothing to be folded or cut."""
     from rich.console import Console
 
     console = Console(width=max(120, Console().width), no_color=True)
+    if whole:
+        taken = console.measure(table, options=console.options.update(max_width=WIDEST)).maximum
+        console.width = max(console.width, taken)
     with console.capture() as captured:
         console.print(table)
     return captured.get().rstrip()

@@ -94,6 +94,13 @@ def middle(text: str, limit: int) -> str:
     return text if len(text) <= limit else f"{text[: limit - limit // 2 - 1]}…{text[-(limit // 2) :]}"
 
 
+def apart(texts: Sequence[str], limit: int) -> list[str]:
+    """Each as `middle`, as short as the limit, or as it has to be for unlike texts to stay unlike."""
+    longest = max(map(len, texts), default=0)
+    found = ([middle(one, size) for one in texts] for size in range(limit, max(limit, longest) + 1))
+    return next(some for some in found if len(set(some)) == len(set(texts)))
+
+
 def score(value: float | None, scale: float = 1.0, *, sign: bool = False) -> str:
     """0.874 on a scale of 1, 8.74 on one of 10, 87.4 on one of 100; `sign` for differences."""
     if value is None or not math.isfinite(value):

@@ -112,7 +112,7 @@ def _arm(a: Json, b: Json, metrics: list[str], same_rows: bool, inputs: list[int
     comparable = len(known) == 2 and metrics[0] == metrics[1]
     difference = gap.value if gap else known[1] - known[0] if comparable else None
     return {
-        "name": text.short(str(text.clean(str(a.get("name")))), 80),
+        "name": text.middle(str(text.clean(str(a.get("name")))), 80),
         "group": a.get("group"),
         "shown": [text.score(value, scale) for value, scale in zip(values, scales, strict=True)],
         "span": [text.span(one.get("interval"), scale) for one, scale in zip((a, b), scales, strict=True)],
@@ -252,13 +252,14 @@ def _over_few_seeds(arms: Sequence[Json]) -> Iterator[str]:
 def table(found: TwoRuns) -> Table:
     """For the terminal."""
     out = Table(title=Text(f"{found.names[1]} against {found.names[0]}"), box=None)
-    out.add_column("arm", overflow="fold")
-    for name in (*found.names, "difference", "came right", "went wrong", "other answer"):
-        out.add_column(Text(text.short(name, 24)), justify="right")
-    for arm in found.arms:
+    out.add_column("arm", no_wrap=True)
+    for name in (*text.apart(found.names, 24), "difference", "came right", "went wrong", "other answer"):
+        out.add_column(Text(name), justify="right", no_wrap=True)
+    names = text.apart([arm["name"] for arm in found.arms], 34)
+    for arm, name in zip(found.arms, names, strict=True):
         gap = f" ({arm['gap']})" if arm["gap"] else ""
         moves = ["–" if arm[key] is None else f"{arm[key]:,}" for key in ("better", "worse", "other")]
-        out.add_row(*map(Text, [text.short(arm["name"]), *arm["shown"], f"{arm['difference']}{gap}", *moves]))
+        out.add_row(*map(Text, [name, *arm["shown"], f"{arm['difference']}{gap}", *moves]))
     return out
 
 

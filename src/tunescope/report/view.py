@@ -114,7 +114,7 @@ def view(results: Json) -> View:
     shown = frame(known, text.metric(metric), scale, _number(raw["task"].get("chance")), int(size) if size else None)
     limits = _limits(raw, arms, best, scale, reader.scored_rows(results))
     return View(
-        raw, str(verdict["answer"]), verdict["sentences"], arms, best and text.short(best, 80), best, shown, limits
+        raw, str(verdict["answer"]), verdict["sentences"], arms, best and text.middle(best, 80), best, shown, limits
     )
 
 
@@ -132,7 +132,7 @@ def _arm(one: Json, index: int, metric: str) -> Json:
     return {
         "index": index,
         "key": str(one.get("name") or f"arm {index + 1}"),
-        "name": text.short(str(one.get("name") or f"arm {index + 1}"), 80),
+        "name": text.middle(str(one.get("name") or f"arm {index + 1}"), 80),
         "spec": str(one.get("spec") or ""),
         "group": one.get("group") if one.get("group") in GROUPS else "none",
         "note": str(one.get("budget_note") or ""),
@@ -230,7 +230,7 @@ def _limits(raw: Json, arms: list[Json], best: str | None, scale: float, rows: i
         low, high = text.score(min(found), scale), text.score(max(found), scale)
         said.append(
             f"With {_seeds(pairs, seeds)} and {rows:,} test rows, a true difference to "
-            f"{text.short(best or '', 80)} had to be "
+            f"{text.middle(best or '', 80)} had to be "
             f"about {low if low == high else f'{low} to {high}, depending on the arm,'} to be found 4 times in 5."
         )
     trials = raw["protocol"].get("trials_per_arm")

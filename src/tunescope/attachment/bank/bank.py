@@ -70,7 +70,7 @@ class Bank:
         """Put an artifact under a new name. Raises UserError where the name is taken: `remove` it first; or is none."""
         if not isinstance(name, str) or not name.strip():
             raise UserError(f"Bank: {name!r} is no name: give text, as in Bank({{'anna': artifact}}).")
-        entry = Entry(name, Path(given) if isinstance(given, str | Path) else _listed(name, given))
+        entry = Entry(name, Path(given).absolute() if isinstance(given, str | Path) else _listed(name, given))
         base = _base_of(entry)
         with self._lock:
             if name in self._entries:

@@ -165,6 +165,7 @@ def training(
     saved = began
     last = settings.steps if until is None else until
     while state.step < last and state.waited < settings.patience:
+        problem.share.draws_for(seed, state.step)
         loss = yield from update(problem, settings, optimizer, next(rows), state.step)
         state.step += 1
         if state.step == settings.steps // 2 and settings.eval_every >= settings.steps:

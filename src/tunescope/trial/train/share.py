@@ -4,7 +4,9 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
+from hashlib import blake2b
 
+import torch
 from torch import Tensor, nn
 
 from tunescope.attachment import share
@@ -34,6 +36,18 @@ class Share:
         if not mine:
             return list(rows[:1]), 0.0
         return mine, self.processes * sum(labelled[row] for row in mine) / whole
+
+    def draws_for(self, seed: int, step: int) -> None:
+        """Of several processes each draws for its own rows, as dropout does, and a kept state is the first one's alone.
+
+        So what they draw hangs on the step, and a run that was cut short goes on as it would have.
+        """
+        if self.processes == 1:
+            return
+        told = int.from_bytes(blake2b(f"{seed}/{step}/{self.rank}".encode(), digest_size=7).digest(), "big")
+        torch.default_generator.manual_seed(told)
+        if torch.cuda.is_available():
+            torch.cuda.manual_seed_all(told)
 
 
 ALONE = Share()
