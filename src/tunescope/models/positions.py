@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from tunescope.errors import UserError
 from tunescope.models.anatomy import anatomy
@@ -200,9 +200,9 @@ def text_positions(mask: Tensor | None, seen: int, length: int, device: torch.de
 
 
 def first_position(model: PreTrainedModel) -> int:
-    """RoBERTa and its kin count positions from after the padding index."""
+    """RoBERTa and its kin count positions from after the padding index; 0 elsewhere, as where an ESM has rotary ones."""
     embeddings = getattr(model.base_model, "embeddings", None)
-    padding = None if isinstance(embeddings, nn.Embedding) else getattr(embeddings, "padding_idx", None)
+    padding = getattr(embeddings, "padding_idx", None) if hasattr(embeddings, "position_embeddings") else None
     return 0 if padding is None else int(padding) + 1
 
 
