@@ -200,7 +200,7 @@ def text_positions(mask: Tensor | None, seen: int, length: int, device: torch.de
 
 
 def first_position(model: PreTrainedModel) -> int:
-    """RoBERTa and its kin count positions from after the padding index; 0 elsewhere, as where an ESM has rotary ones."""
+    """RoBERTa and its kin count positions from after the padding index; 0 elsewhere, as in an ESM with rotary ones."""
     embeddings = getattr(model.base_model, "embeddings", None)
     padding = getattr(embeddings, "padding_idx", None) if hasattr(embeddings, "position_embeddings") else None
     return 0 if padding is None else int(padding) + 1
