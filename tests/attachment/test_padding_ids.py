@@ -63,3 +63,43 @@ def test_behind_a_prefix_a_text_has_the_positions_that_the_bare_model_gives_it(n
         told = states(model, input_ids=ids, attention_mask=mask, position_ids=own)
         assert torch.equal(states(model, input_ids=ids, attention_mask=mask), told)
         torch.testing.assert_close(states(model, input_ids=ids), told, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_so_they_do_where_positions_are_given_and_in_a_bank(name: str) -> None:
+    model, ids = made(name), torch.tensor([TEXTS["within"], TEXTS["at the end"], TEXTS["nowhere"]])
+    mask = torch.ones_like(ids)
+    real = (ids != PAD).long()
+    own = real.cumsum(1) * real + PAD
+    soft, lora = ts.Soft(length=2), ts.LoRA(rank=2)
+    with ts.attach(model, soft) as tuned:
+        artifacts = tuned.artifacts
+        expected = states(model, input_ids=ids, attention_mask=mask)
+        told = states(model, input_ids=ids, attention_mask=mask, position_ids=own)
+        torch.testing.assert_close(told, expected, rtol=0, atol=1e-12)
+    with ts.attach(model, ts.Bank({"s": artifacts, "l": lora})), torch.no_grad():
+        rows = model(input_ids=ids, attention_mask=mask, rows=["s"] * 3).last_hidden_state
+        torch.testing.assert_close(rows[:, -ids.shape[1] :], expected[:, -ids.shape[1] :], rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_row_of_embeddings_in_a_bank_does_not_hang_on_what_others_take(name: str) -> None:
+    model = made(name)
+    ids = torch.tensor([[PAD, PAD, 5, 6, 7], [8, 9, 10, 11, 12]])
+    given = {"inputs_embeds": model.get_input_embeddings()(ids), "attention_mask": (ids != PAD).long()}
+    bare = states(model, **given)
+    with ts.attach(model, ts.Bank({"s": ts.Soft(length=2)})), torch.no_grad():
+        found = model(**given, rows=[None, "s"]).last_hidden_state[0, -3:]
+    torch.testing.assert_close(found, bare[0, -3:], rtol=0, atol=1e-12)
+
+
+def test_a_probe_has_the_bare_text_where_it_stands_behind_the_context() -> None:
+    from tunescope.models.anatomy import argument_names
+    from tunescope.probes.see import _bare_inputs
+
+    model, ids = made("roberta"), torch.tensor([TEXTS["within"], TEXTS["at the end"]])
+    assert "position_ids" in argument_names(model)
+    for mask in ({}, {"attention_mask": torch.ones_like(ids)}):
+        found = _bare_inputs(model, 3, {"input_ids": ids, **mask})
+        assert not isinstance(found, str)
+        assert found["position_ids"].tolist() == [[5, 6, 1, 7, 8, 9], [5, 6, 7, 8, 1, 1]]

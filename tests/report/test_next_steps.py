@@ -236,3 +236,18 @@ def test_whatever_a_name_holds_the_lines_stay_python_and_one_command(poison):
     assert len(shlex.split(shown["serve"])) == 9
     clean = {tag for tag, _ in Tags(report.html(example())).tags}
     assert {tag for tag, _ in Tags(report.html(found)).tags} <= clean | {"ol", "li", "pre", "p"}
+
+
+def test_budgets_that_the_run_had_are_not_offered_nor_any_to_arms_with_sizes_of_their_own():
+    for budgets, quarter, four in (([1024, 256], 64, 4096), ([256, 1024], 64, 4096)):
+        enough = results(ZERO, PREFIX, LORA, FULL) | {"command": COMMAND, "model": {"name": "gpt2", "kind": "decoder"}}
+        enough["protocol"]["budgets"] = budgets
+        assert f"--budget {quarter}" in steps(enough | {"verdict": decide(enough)})[0]["command"]
+        worse = results(ZERO, arm("prefix", "context", 0.8), LORA, FULL) | {"command": COMMAND}
+        worse |= {"model": {"name": "gpt2", "kind": "decoder"}}
+        worse["protocol"]["budgets"] = budgets
+        assert f"--budget {four}" in steps(worse | {"verdict": decide(worse)})[0]["command"]
+    for score in (0.9, 0.8):
+        sized = told(ZERO, arm("prefix:length=4", "context", score), LORA, FULL)
+        assert sized
+        assert not [one for one in sized if "budget" in one["why"]]

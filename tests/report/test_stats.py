@@ -269,3 +269,43 @@ def test_what_is_detectable_by_few_degrees_of_freedom_is_by_students_t():
     reach = scipy_stats.t.ppf(0.975, 2)
     got = stats.detectable(-reach * 0.01, reach * 0.01, freedom=2)
     assert got == pytest.approx((reach + scipy_stats.norm.ppf(0.8)) * 0.01, rel=1e-9)
+
+
+def test_a_stray_answer_leaves_open_no_less_than_none():
+    """One answer of 300 against `a`: that none of the rows differs at most seeds is as little known as before."""
+    rows, doubt = 100, 1 - 0.05 ** (1 / 100)
+    right = {seed: (np.arange(rows) % 10 < 7).astype(float)[:, None] for seed in range(3)}
+    stray = {seed: values.copy() for seed, values in right.items()}
+    stray[1][3] = 0
+    none, one = stats.paired(right, right), stats.paired(stray, right)
+    np.testing.assert_allclose([none.low, none.high], [-doubt, doubt], atol=1e-12)
+    np.testing.assert_allclose([one.low, one.high], [one.value - doubt, one.value + doubt], atol=1e-12)
+    assert none.widened and one.widened
+    same = {seed: values.copy() for seed, values in right.items()}
+    for seed in range(2):
+        same[seed][3] = 0  # at two of three seeds: such a row was seen
+    assert not stats.paired(same, right).widened
+    texts = {seed: values * 0.4 for seed, values in right.items()}
+    nearly = {seed: values * 0.4 + 0.01 * (np.arange(rows) % 3)[:, None] for seed, values in right.items()}
+    assert not stats.paired(nearly, texts).widened  # scores between right and wrong scatter of themselves
+
+
+@pytest.mark.parametrize("seeds", [3, 12])
+def test_a_loss_beyond_the_margin_on_rows_that_few_have_is_seldom_called_none(seeds):
+    """The rows that one arm alone gets wrong are 2.2 of 100, and a few answers of each arm are turned."""
+    draw, wrong, held, draws = np.random.default_rng(0), 0, 0, 400
+    for _ in range(draws):
+        easy = draw.random(100) < 0.7
+        hard = draw.random(100) < 0.022 / 0.7
+        made = [
+            {
+                seed: ((easy & ~(hard & lost)) ^ (draw.random(100) < 0.003)).astype(float)[:, None]
+                for seed in range(seeds)
+            }
+            for lost in (True, False)
+        ]
+        found = stats.paired(*made, pool=stats.pool_of(made))
+        wrong += found.low > -0.02
+        held += found.low <= -0.022 * 0.994 <= found.high
+    assert wrong <= 0.04 * draws  # it was .07 of three seeds and .10 of twelve
+    assert held >= 0.95 * draws

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -544,3 +545,20 @@ def test_more_seeds_lower_what_is_the_seeds_own_and_what_is_of_both_and_leave_th
     parts = {"seeds": 0.4, "rows": 0.2, "both": 0.1}
     pair = reader.Pair("a", "b", 0.0, -1.0, 1.0, 0.95, "", 3, None, parts)
     assert advice._with_seeds(pair, parts, 6) == {"seeds": 0.2, "rows": 0.2, "both": 0.05}
+
+
+@pytest.mark.parametrize("rows", [60, 100, 140])
+def test_of_arms_that_answer_all_rows_alike_more_rows_are_advised_and_no_seeds(rows):
+    def alike(count):
+        labels = [index % 2 for index in range(count)]
+        right = [[int(index % 10 < 8), one, one if index % 10 < 8 else 1 - one] for index, one in enumerate(labels)]
+        zero = arm("zero-shot", "none", 0.5, stats=[[one, one, 1] for one in labels])
+        made = results(zero, arm("prefix", "context", 0.8, stats=right), arm("lora", "delta", 0.8, stats=right))
+        return made | {"data": {"test": {"rows": count}}}
+
+    found = decide(alike(rows))
+    assert found["reason"] == "wide interval"
+    assert found["run"].startswith("More seeds do not decide it")
+    assert not found["more_seeds"]
+    (wanted,) = re.findall(r"about ([\d,]+) \(now", found["run"])
+    assert decide(alike(int(wanted.replace(",", ""))))["reason"] != "wide interval"

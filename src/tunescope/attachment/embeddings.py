@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -199,9 +199,7 @@ def _joined(
     positions = given.get("position_ids")
     if positions is not None and positions.shape[-1] == n_tokens:
         parts["position_ids"] = _moved(positions.expand(batch, -1), n_rows, filled, first_position(model))
-    for name in ("token_type_ids", "task_type_ids"):  # ERNIE has both
-        if (types := given.get(name)) is not None:
-            parts[name] = torch.cat([types.new_zeros(batch, n_rows), types], 1)
+    parts |= _beside_each(given, n_rows)
     order, counted = None, _counted(model, ids, mask) if positions is None and "position_ids" in takes else None
     if counted is not None:
         parts["position_ids"] = from_first(widened(counted, n_rows, filled), first_position(model))
@@ -215,6 +213,20 @@ def _joined(
             known = text_positions(parts["attention_mask"], 0, n_rows + n_tokens, text.device)
             parts["position_ids"] = known + first_position(model)
     return given | parts, order
+
+
+def _beside_each(given: Mapping[str, Any], n_rows: int) -> dict[str, Tensor]:
+    """What else is given of each token, with zeros for the context: types (ERNIE has two), and LayoutLM's boxes."""
+    if given.get("xpath_tags_seq") is not None:
+        raise UserError(
+            "xpath_tags_seq say where each token stands in a page, and embeddings in front stand nowhere in it: call "
+            "the model without them, or use a prefix."
+        )
+    found = {name: given[name] for name in ("token_type_ids", "task_type_ids", "bbox") if given.get(name) is not None}
+    return {
+        name: torch.cat([value.new_zeros(len(value), n_rows, *value.shape[2:]), value], 1)
+        for name, value in found.items()
+    }
 
 
 def _counted(model: PreTrainedModel, ids: Tensor | None, mask: Tensor | None) -> Tensor | None:
@@ -241,9 +253,10 @@ def _moved(positions: Tensor, n_rows: int, filled: Tensor | None, first: int) ->
     """(batch, n_rows + tokens), positions that were given for the text, and the context's in front of them."""
     if filled is None:
         front = torch.arange(n_rows, device=positions.device).expand(len(positions), -1)
-        return torch.cat([front + first, positions + n_rows], 1)
+        return torch.cat([front + first, torch.where(positions < first, positions, positions + n_rows)], 1)
     count = filled.to(positions.device).cumsum(1)
-    return torch.cat([(count - 1).clamp(min=0) + first, positions + count[:, -1:]], 1)
+    moved = torch.where(positions < first, positions, positions + count[:, -1:])  # a padding's own position stays
+    return torch.cat([(count - 1).clamp(min=0) + first, moved], 1)
 
 
 def _needs_positions(model: PreTrainedModel, mask: Tensor, filled: Tensor | None, takes: list[str]) -> bool:

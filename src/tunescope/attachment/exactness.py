@@ -124,8 +124,9 @@ def _check_stacks(model: PreTrainedModel, context: Context) -> None:
         )
     if now.kind == "decoder" or getattr(context, "infix", False):
         return
-    layers = next((one for one in now.entries["encoder"].modules() if isinstance(one, nn.ModuleList)), ())
     found = {place.module for place in reached(model)}
+    lists = [one for one in now.entries["encoder"].modules() if isinstance(one, nn.ModuleList)]
+    layers = next((one for one in lists if not found.isdisjoint(one.modules())), lists[0] if lists else ())
     alone = [index for index, layer in enumerate(layers) if found.isdisjoint(layer.modules())]
     if alone:
         raise UserError(
@@ -138,6 +139,11 @@ def _check_takes_embeddings(model: PreTrainedModel, context: Context) -> None:
     """UserError where embeddings have no way in."""
     stack = "decoder" if anatomy(model).kind == "decoder" else "encoder"
     names = argument_names(anatomy(model).entries[stack])
+    if takes_tokens(model) and anatomy(model).table is None:
+        raise UserError(
+            f"{context}: family {model.config.model_type!r} has no table of its tokens' embeddings, so text and soft "
+            "cannot stand among them. Use lora, an adapter or full."
+        )
     if not takes_tokens(model) or "inputs_embeds" not in names:
         what = str(model.base_model.main_input_name) if not takes_tokens(model) else "input_ids alone"
         raise UserError(

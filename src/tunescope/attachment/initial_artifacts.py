@@ -127,8 +127,14 @@ def site_shapes(model: PreTrainedModel, spec: SiteDelta) -> dict[str, SiteShape]
                 "checkpoint that has one."
             )
         config = model.config.get_text_config()
-        width = int(getattr(config, "word_embed_proj_dim", None) or config.hidden_size)  # OPT's last states
-        return {"pooled": SiteShape(width, width, 1)}
+        width = getattr(config, "word_embed_proj_dim", None) or getattr(
+            config, "hidden_size", None
+        )  # OPT's last states
+        if width is None:
+            raise UserError(
+                f"{spec}: the config of family {config.model_type!r} does not tell how wide its states are."
+            )
+        return {"pooled": SiteShape(int(width), int(width), 1)}
     return {site.name: site.shape(spec.reads) for site in sites_for(model, spec)}
 
 
@@ -170,7 +176,7 @@ def base_of(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase | None = 
     about = anatomy(model)
     return Base(
         kind=about.kind,
-        width=int(about.weight.shape[1] if takes_tokens(model) else model.config.hidden_size),
+        width=int(model.config.hidden_size if about.table is None else about.weight.shape[1]),
         layers={found.name: found.shape for found in reached(model)},
         embed=lambda ids: embedder(model)(ids).cpu(),
         keys_values=lambda ids: own_keys_values(model, ids),

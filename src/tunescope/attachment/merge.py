@@ -90,6 +90,11 @@ def _check(model: PreTrainedModel, uses: Sequence[SiteUse[SiteDelta]]) -> None:
                 f"{use.spec} acts on the whole block {use.site.name!r}, and no one weight takes what enters it to what "
                 "leaves it, so it cannot be merged: keep it attached, or tune the maps inside: sites=attn.q,attn.v."
             )
+        if "weight" not in use.site.h.module._parameters:
+            raise UserError(
+                f"{use.spec} cannot be merged into {use.site.name!r}, whose weight is computed from others, as torch's "
+                "parametrize, prune and weight_norm have it: make it a weight of its own first, or keep it attached."
+            )
     holders = Counter(id(value) for module in model.modules() for value in module._parameters.values())
     for use in uses:
         if holders[id(use.site.h.module.get_parameter("weight"))] > 1:

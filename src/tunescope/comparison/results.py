@@ -156,6 +156,7 @@ def _comparisons(
                 "seeds": gap.seeds,
                 "freedom": gap.freedom if math.isfinite(gap.freedom) else None,
                 "parts": gap.parts,
+                "widened": gap.widened,
                 "also": examples.also_paired(other, best, LEVEL, inputs),
             }
         )

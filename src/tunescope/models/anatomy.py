@@ -56,13 +56,14 @@ class Anatomy:
 
     @property
     def table(self) -> Any:
-        """The module that embeds tokens."""
-        found = self._table()
-        return _held(self.of).get_input_embeddings() if found is None else found
+        """The module that embeds tokens; None where the family has none, as one of characters or of sound."""
+        found = None if self._table is None else self._table()
+        return input_embeddings(_held(self.of)) if found is None else found
 
     @cached_property
-    def _table(self) -> weakref.ref[Any]:
-        return weakref.ref(_held(self.of).get_input_embeddings())
+    def _table(self) -> weakref.ref[Any] | None:
+        found = input_embeddings(_held(self.of))
+        return None if found is None else weakref.ref(found)
 
     @property
     def device(self) -> torch.device:
@@ -156,6 +157,14 @@ def _shape(module: nn.Module) -> object:
 def argument_names(module: nn.Module) -> list[str]:
     """The names under which a module's forward takes its positional arguments."""
     return [name for name in inspect.signature(module.forward).parameters if name != "self"]
+
+
+def input_embeddings(model: PreTrainedModel) -> Any:
+    """What transformers says embeds a model's tokens; None where it knows nothing."""
+    try:
+        return model.get_input_embeddings()
+    except NotImplementedError:
+        return None
 
 
 CAUSAL_HEADS = ("ForCausalLM", "LMHeadModel")

@@ -62,6 +62,8 @@ def shifted(given: dict[str, Any], used: int | Tensor, model: PreTrainedModel, t
         _check_first(model, positions, mask, first)
     most = used if isinstance(used, int) else int(used.max())
     positions = positions + (used if isinstance(used, int) else used.to(positions.device)[:, None])
+    if seen and most:
+        _check_crossing(model, positions)
     limit = _most_positions(model)
     if limit is not None and seen + text.shape[1] + most > limit:
         if int(positions.max()) >= limit + first:
@@ -89,7 +91,7 @@ def counted_by_mask(
     positions, first = text_positions(mask, 0, text.shape[1], text.device), first_position(model)
     if first and not text.is_floating_point() and anatomy(model).kind == "encoder":
         return {**given, "position_ids": from_first((text != first - 1) * mask[:, -text.shape[1] :].long(), first)}
-    if rows is not None and not first and anatomy(model).kind == "encoder":
+    if rows is not None and anatomy(model).kind == "encoder":
         columns = torch.arange(text.shape[1], device=text.device)
         positions = torch.where(torch.tensor(rows, device=text.device)[:, None], positions, columns)
     return {**given, "position_ids": positions + first}
@@ -176,6 +178,17 @@ def check_rescaled(model: PreTrainedModel, n_tokens: int, positions: Tensor | No
         f"context in front were made as below that; context and text have {n_tokens:,} now. Shorten them, use a "
         "prefix, or put the words into the input."
     )
+
+
+def _check_crossing(model: PreTrainedModel, positions: Tensor) -> None:
+    """UserError where positions, moved by a context, are the first that are rescaled behind a cache of others."""
+    limit = _rescaled_from(model)
+    if limit is not None and int(positions[:, 0].max()) <= limit <= int(positions.max()):
+        raise UserError(
+            f"{type(model).__name__} turns its positions otherwise from {limit + 1:,} tokens on, and the cache holds "
+            "keys as below that: the context in front moves the text past it, of which the family knows nothing. "
+            "Shorten them, call it without a cache (use_cache=False), or use Prefix(positions='same')."
+        )
 
 
 def _rescaled_from(model: PreTrainedModel) -> int | None:

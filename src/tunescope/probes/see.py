@@ -142,10 +142,14 @@ def _bare_inputs(
         )
     text = given["input_ids"] if given.get("input_ids") is not None else given["inputs_embeds"]
     positions = given.get("position_ids")
+    first = first_position(model)
     if positions is None:
-        at = text_positions(given.get("attention_mask"), 0, text.shape[1], text.device)
-        positions = at + first_position(model)
-    return {**given, "position_ids": positions + used}
+        mask = given.get("attention_mask")
+        mask = torch.ones(text.shape[:2], dtype=torch.long, device=text.device) if mask is None else mask
+        positions = counted_by_mask(given | {"attention_mask": mask}, model, names).get("position_ids")
+    if positions is None:  # the mask is one for pairs of tokens
+        positions = text_positions(given.get("attention_mask"), 0, text.shape[1], text.device) + first
+    return {**given, "position_ids": torch.where(positions < first, positions, positions + used)}
 
 
 def _text_behind_context(bare: Mapping[str, Call], along: Mapping[str, Call], joined: int) -> dict[str, Call]:

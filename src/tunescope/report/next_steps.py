@@ -78,7 +78,11 @@ class _Asked:
 
     @property
     def budgets(self) -> list[int]:
-        return [int(one) for one in self.protocol.get("budgets") or [self.protocol.get("budget")] if one]
+        """Those of the run, the smallest first; none where one of the arms that decided has a size of its own."""
+        evidence = (self.results.get("verdict") or {}).get("evidence") or {}
+        if any(SIZE.search(str((evidence.get(side) or {}).get("name"))) for side in ("context", "delta")):
+            return []
+        return sorted(int(one) for one in self.protocol.get("budgets") or [self.protocol.get("budget")] if one)
 
 
 def _values(words: Sequence[str], option: str) -> list[str]:

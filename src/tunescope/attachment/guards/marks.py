@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 import warnings
+import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 ATTACHED = "_tunescope_attached"
 BODY = "_tunescope_body"  # of the model that something is attached to, which another may have, too
+_HOLDING: weakref.WeakSet[nn.Module] = weakref.WeakSet()  # models that something is attached to
+
 WANTS_OUTPUT_START = "_tunescope_wants_output_start"
 REPLICATE = "_replicate_for_data_parallel"  # what torch.nn.DataParallel asks each module for, at every call
 STARTS = "_tunescope_starts"  # of each thread: `output`, the column of the input's last token, while `generate` runs,
@@ -38,6 +41,13 @@ def check_bare(model: PreTrainedModel) -> None:
     """UserError where anything acts in the model: attached to that, to a part of it, or to one that shares a part."""
     if any(ATTACHED in module.__dict__ or BODY in module.__dict__ for module in model.modules()):
         raise UserError("This model has artifacts attached already: detach() first, or attach all in one call.")
+    mine = set(model.modules())
+    for other in list(_HOLDING):
+        if other is not model and any(one in mine and any(one.children()) for one in other.modules()):
+            raise UserError(
+                f"This model shares layers with another, a {type(other).__name__}, that has artifacts attached, which "
+                "would act here, too: detach() that first, or copy the layers."
+            )
 
 
 def wants_output_start(model: PreTrainedModel) -> bool:
@@ -72,6 +82,7 @@ def marked(model: PreTrainedModel, tuned: object, *, wants_output_start: bool, i
     own: dict[str, Any] = {ATTACHED: tuned, WANTS_OUTPUT_START: wants_output_start, STARTS: threading.local()}
     own |= {"generate": _generate(model)} if wants_output_start and hasattr(type(model), "generate") else {}
     with (
+        _named_holding(model),
         _bodies_marked(model),
         _parts_kept(model, in_weights=in_weights),
         _gradients_cleared(model, tuned),
@@ -79,6 +90,15 @@ def marked(model: PreTrainedModel, tuned: object, *, wants_output_start: bool, i
         _start_taken(model) if wants_output_start else nullcontext(),
     ):
         yield
+
+
+@contextmanager
+def _named_holding(model: PreTrainedModel) -> Iterator[None]:
+    _HOLDING.add(model)
+    try:
+        yield
+    finally:
+        _HOLDING.discard(model)
 
 
 @contextmanager

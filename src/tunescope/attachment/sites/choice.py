@@ -34,7 +34,7 @@ def linear_maps(model: PreTrainedModel) -> Mapping[str, Site]:
     now = anatomy(model)
     if now not in _MAPS:
         idle = site_map(model).idle if can_look(model) else frozenset()
-        outside = {id(model.get_output_embeddings()), id(model.get_input_embeddings())}
+        outside = {id(model.get_output_embeddings()), id(now.table)}
         outside |= _of_wrappers(model.base_model)
         named = model.base_model.named_modules()
         _MAPS[now] = MappingProxyType(

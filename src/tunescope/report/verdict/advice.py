@@ -10,6 +10,7 @@ from typing import Any
 
 from tunescope.report.verdict.evidence import Arm, Evidence, Pair
 from tunescope.report.verdict.interim_looks import LEAST, level, planned
+from tunescope.report.verdict.stats import unseen
 from tunescope.report.verdict.variance import quantile
 
 POWER = 0.8
@@ -70,8 +71,13 @@ def wide(e: Evidence, protocol: Protocol, pair: Pair, arms: tuple[Arm, Arm]) -> 
 
     With --k-shot every seed draws its rows at first: none is added later, and a new run has more.
     """
-    begun, option = _asking(protocol)
-    parts, gap = _parts(pair), abs(pair.difference + e.margin)
+    gap = abs(pair.difference + e.margin)
+    return _more_alike(e, pair, gap) if pair.widened else _seeds_or_rows(e, protocol, pair, arms, gap)
+
+
+def _seeds_or_rows(e: Evidence, protocol: Protocol, pair: Pair, arms: tuple[Arm, Arm], gap: float) -> Advice:
+    """Seeds, or rows, or the two, as the parts of the variance have it."""
+    (begun, option), parts = _asking(protocol), _parts(pair)
     helps = _seeds_help(pair, parts, max(gap, e.margin))
     more = range(pair.seeds + 1, MOST + 1)
     at = _levels(protocol, pair)
@@ -106,10 +112,28 @@ def wide(e: Evidence, protocol: Protocol, pair: Pair, arms: tuple[Arm, Arm]) -> 
             f"(`--test`, `{option}`).",
             helps,
         )
+    return _too_near(e, gap, helps)
+
+
+def _too_near(e: Evidence, gap: float, helps: bool = False) -> Advice:
     return Advice(
         f"The difference seen is {e.number(gap)} away from -{e.number(e.margin)}, too little for {MOST} seeds on "
         f"{MOST} times the test rows to tell the side; with a wider margin (`--margin`), set beforehand, ask again.",
         helps,
+    )
+
+
+def _more_alike(e: Evidence, pair: Pair, gap: float) -> Advice:
+    """Of arms that answer the rows alike: more of these alone leave less room for rows that they would not."""
+    parts = {"seeds": 0.0, "rows": 0.0, "both": 0.0, **pair.parts}
+    enough = (n for n in _rows(e.rows) if unseen(n, pair.level, e.scale) < gap)
+    rows = next((n for n in enough if _decides(_with_rows(e, parts, n), gap, pair.level, pair.seeds, n)), 0)
+    if not rows:
+        return _too_near(e, gap)
+    return Advice(
+        "More seeds do not decide it, for at half of them or more no test row is answered otherwise by the two, and so "
+        f"few rows leave open that others are: about {rows:,} (now {e.rows:,}) would decide, if they are answered "
+        "alike too (`--test`)."
     )
 
 

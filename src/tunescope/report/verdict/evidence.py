@@ -57,6 +57,7 @@ class Pair:
     seeds: int
     freedom: float | None = None
     parts: dict[str, float] = field(default_factory=dict)  # of the variance: seeds, rows, both
+    widened: bool = False  # no row is an exception: `stats.Interval`
 
     @property
     def detectable(self) -> float:

@@ -100,15 +100,16 @@ class Pairs:
         own = [count for arm in (a, b) if (count := self.of_its_own(arm)) is not None]
         seeds = min([one.get("seeds") or self.seeds, *own])
         told = self._in_words(value, low, high, level, seeds if seeds < max(own, default=0) else None)
-        return Pair(
-            a["name"], b["name"], value, low, high, level, told, seeds, one.get("freedom"), one.get("parts") or {}
-        )
+        freedom, parts = one.get("freedom"), one.get("parts") or {}
+        widened = bool(one.get("widened", "parts" in one and not any(parts.values())))
+        return Pair(a["name"], b["name"], value, low, high, level, told, seeds, freedom, parts, widened)
 
     def _made(self, a: str, b: str, left: Mapping[int, Array], right: Mapping[int, Array], pool: Pool | None) -> Pair:
         got = stats.paired(left, right, self.score, level=self.level, pool=pool, inputs=self.inputs)
         common = got.seeds if got.seeds < max(len(left), len(right)) else None
         told = self._in_words(got.value, got.low, got.high, got.level, common)
-        return Pair(a, b, got.value, got.low, got.high, got.level, told, got.seeds, finite(got.freedom), got.parts)
+        freedom = finite(got.freedom)
+        return Pair(a, b, got.value, got.low, got.high, got.level, told, got.seeds, freedom, got.parts, got.widened)
 
     def _in_words(self, value: float, low: float, high: float, level: float, common: int | None) -> str:
         """common: the seeds that both arms have, where one of them has more, so that its score is another mean."""

@@ -10,6 +10,8 @@ do.
 
 Rows that are all alike scatter not at all, however few they are. Then the rule of three says what they leave open: of n
 rows without an exception, up to 1 - 0.05^(1/n) of all rows (about 3/n) may be exceptions, each by the whole scale.
+So they may where an answer differs at some seed, and no row's at half of them: a stray answer is no exception that was
+seen, and the interval of a difference is no narrower for it.
 """
 
 from __future__ import annotations
@@ -38,7 +40,7 @@ class Interval:
 
     error, freedom: its standard error, and how many degrees of freedom that has.
     parts: of the error's square, what more seeds, more rows, or either would lower.
-    widened: the rows do not scatter, and the edges are by the rule of three.
+    widened: no row is an exception, and the edges are by the rule of three, which more rows alone bring nearer.
     """
 
     value: float
@@ -157,6 +159,7 @@ def paired(
     if scale <= 0 or not _is_bounded(score):
         return found
     most = max(scale, abs(found.value))
+    found = _beside_unseen(found, table, scale)
     return _moved(found, max(found.low, -most), min(found.high, most))
 
 
@@ -238,11 +241,27 @@ def _is_bounded(score: Score) -> bool:
 def _summary(value: float, table: Array, level: float, scale: float, found: Scatter) -> Interval:
     seeds, rows = table.shape
     if scale > 0 and (rows == 1 or np.ptp(table) <= 1e-9 * scale):  # one row has no scatter that could be seen
-        doubt = scale * (1 - (1 - level) ** (1 / rows))
+        doubt = unseen(rows, level, scale)
         return Interval(value, value - doubt, value + doubt, level, seeds, rows, True)
     half = found.half(level)
     error = math.sqrt(found.variance)
     return Interval(value, value - half, value + half, level, seeds, rows, False, error, found.freedom, found.parts)
+
+
+def unseen(rows: int, level: float, scale: float) -> float:
+    """How far off a mean can be for exceptions, each by the whole scale, of which so many rows showed none."""
+    return scale * (1 - math.pow(1 - level, 1 / rows))
+
+
+def _beside_unseen(found: Interval, table: Array, scale: float) -> Interval:
+    """Of answers that are right or wrong: where none differs at half of the seeds or more, no exception was seen."""
+    whole = np.abs(table) / scale
+    if (np.minimum(whole, np.abs(whole - 1)) > 1e-9).any() or (np.abs(table.mean(0)) >= scale / 2).any():
+        return found
+    doubt = unseen(found.rows, found.level, scale)
+    low, high = min(found.low, found.value - doubt), max(found.high, found.value + doubt)
+    is_wider = (low, high) != (found.low, found.high)
+    return Interval(**{**vars(found), "low": low, "high": high, "widened": found.widened or is_wider})
 
 
 def _wilson(found: Interval, scale: float) -> tuple[float, float]:
