@@ -42,12 +42,14 @@ class Interrupt:
 def interrupted(at: int) -> Iterator[Interrupt]:
     before, found = sys.gettrace(), Interrupt(at)
     sys.settrace(found)
+    raised = False
     try:
         yield found
     except KeyboardInterrupt:
-        assert found.came
+        raised = True
     finally:
         sys.settrace(before)
+    assert raised == found.came
 
 
 def state(model: Any) -> dict[str, Any]:
@@ -87,6 +89,14 @@ def paused(model: Any, artifacts: list[Any], at: int) -> Interrupt:
     with ts.attach(model, *artifacts) as tuned, interrupted(at) as found, tuned.paused():
         pass
     return found
+
+
+@pytest.fixture(autouse=True)
+def _interruptible() -> Iterator[None]:
+    """Where tests run in the background of a shell, an interrupt would be ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture
