@@ -122,3 +122,13 @@ def test_where_padding_sees_nothing_an_infix_has_to_be_told_where_the_text_ends(
     torch.testing.assert_close(told, expected, rtol=0, atol=1e-12)
     with ts.attach(model, *tiny.away(model, "prefix:length=2")):
         model(TEXT, attention_mask=mask)  # asks for no such place
+
+
+def test_a_mask_of_other_axes_tells_no_place() -> None:
+    from tunescope.attachment.contexts import _text_told
+
+    model = tiny.make("llama")
+    for mask, start in ((torch.ones(2, 7, 7), None), (KEPT["right"], [3, 6]), (causal(KEPT["right"]), [3, 6])):
+        told = _text_told(model, {"input_ids": TEXT, "attention_mask": mask}, stand=False)
+        assert told is not None
+        assert (None if told.output_start is None else told.output_start.tolist()) == start

@@ -1,34 +1,15 @@
 """What is drawn for a spec is the same whatever modes of torch its caller is in."""
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import pytest
 import tiny
 import torch
+from callers_modes import MODES
 
 import tunescope as ts
 
 SPECS = [ts.LoRA(rank=2), ts.Prefix(length=2), ts.Prefix(length=2, mlp=4), ts.Soft(length=2), ts.Adapter(), ts.Full()]
-
-
-@contextmanager
-def in_bfloat16() -> Iterator[None]:
-    torch.set_default_dtype(torch.bfloat16)
-    try:
-        yield
-    finally:
-        torch.set_default_dtype(torch.float32)
-
-
-MODES: dict[str, Callable[[], AbstractContextManager[Any]]] = {
-    "no_grad": torch.no_grad,
-    "inference_mode": torch.inference_mode,
-    "autocast": lambda: torch.autocast("cpu", dtype=torch.bfloat16),
-    "bfloat16": in_bfloat16,
-    "on meta": lambda: torch.device("meta"),
-}
 
 
 @pytest.mark.parametrize("spec", SPECS, ids=str)

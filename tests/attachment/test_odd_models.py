@@ -38,8 +38,13 @@ def test_a_model_that_shares_layers_with_one_that_is_attached_is_refused_and_bre
 def test_a_shared_table_of_words_is_no_layer() -> None:
     one, other = tiny.make("llama"), tiny.make("llama")
     other.set_input_embeddings(one.get_input_embeddings())
-    with ts.attach(one, ts.LoRA(rank=2)), ts.attach(other, ts.LoRA(rank=2)):
-        pass
+    artifacts = tiny.away(one, "lora:rank=2")
+    with ts.attach(one, *artifacts):
+        alone = said(one)
+    before = said(other)
+    with ts.attach(one, *artifacts), ts.attach(other, ts.LoRA(rank=2)):
+        assert torch.equal(said(one), alone)
+        assert torch.equal(said(other), before)  # a LoRA begins as nothing
 
 
 @pytest.mark.parametrize("way", ["weight_norm", "prune"])

@@ -135,7 +135,8 @@ def test_what_is_saved_behind_a_score_is_of_the_same_base_and_the_next_step_goes
 def test_a_tensor_that_was_hashed_may_be_resized() -> None:
     value = torch.ones(4, dtype=torch.bfloat16)
     hash_tensors({"a": value})
-    value.untyped_storage().resize_(0)
+    value.untyped_storage().resize_(0)  # raises where NumPy has seen it
+    assert value.untyped_storage().size() == 0
 
 
 def test_what_would_be_silently_wrong_is_refused_in_a_line(two: list[dict[str, Any]]) -> None:

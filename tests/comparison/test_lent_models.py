@@ -1,14 +1,13 @@
 """A loaded model that is compared on: bare or refused, given back as it was, and asked the same wherever that is."""
 
 import hashlib
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 import tinyrun
 import torch
+from callers_modes import MODES
 
 import tunescope as ts
 from tunescope.errors import UserError
@@ -83,24 +82,6 @@ def test_so_it_is_after_an_interrupt(material: Material, tmp_path: Path, monkeyp
     with pytest.raises(KeyboardInterrupt):
         compared(model, material[1], tmp_path / "run", gradient_checkpointing=True)
     assert state(model) == before
-
-
-@contextmanager
-def in_float64() -> Iterator[None]:
-    torch.set_default_dtype(torch.float64)
-    try:
-        yield
-    finally:
-        torch.set_default_dtype(torch.float32)
-
-
-MODES: dict[str, Callable[[], AbstractContextManager[Any]]] = {
-    "no_grad": torch.no_grad,
-    "inference_mode": torch.inference_mode,
-    "autocast": lambda: torch.autocast("cpu", dtype=torch.bfloat16),
-    "float64": in_float64,
-    "on meta": lambda: torch.device("meta"),
-}
 
 
 @pytest.fixture(scope="module")

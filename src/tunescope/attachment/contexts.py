@@ -184,7 +184,7 @@ def _text_told(model: PreTrainedModel, given: Mapping[str, Any], *, stand: bool)
     start, positions, seen = given.get("output_start"), given.get("position_ids"), seen_by(given)
     start = told_start(model) if start is None else start
     mask = told_mask(given, text.shape[1])
-    if start is None and not seen and mask is not None:
+    if start is None and not seen and mask is not None and mask.dim() in (2, 4):
         mask = _of_columns(model, mask, text) if mask.dim() == 4 else mask
         start = (mask.long() * torch.arange(1, mask.shape[1] + 1, device=mask.device)).argmax(1)  # the last real token
     positions = None if positions is None or positions.dim() != 2 else positions
