@@ -80,6 +80,8 @@ def test_so_they_do_where_positions_are_given_and_in_a_bank(name: str) -> None:
     with ts.attach(model, ts.Bank({"s": artifacts, "l": lora})), torch.no_grad():
         rows = model(input_ids=ids, attention_mask=mask, rows=["s"] * 3).last_hidden_state
         torch.testing.assert_close(rows[:, -ids.shape[1] :], expected[:, -ids.shape[1] :], rtol=0, atol=1e-12)
+        rows = model(input_ids=ids, attention_mask=mask, rows=["s", None, "l"]).last_hidden_state
+        torch.testing.assert_close(rows[0, -ids.shape[1] :], expected[0, -ids.shape[1] :], rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("name", MODELS)
